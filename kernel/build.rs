@@ -1,4 +1,4 @@
-//! Tells the linker where the kernel lives (linker.ld).
+//! Tells the linker the kernel's addresses (linker.ld).
 
 fn main() {
     let dir = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");

@@ -1,5 +1,5 @@
-//! `kernel.acpi`: the root table of ACPI, and the request to power off, for the ACPI daemon and for
-//! drivers that must finish their work before.
+//! `kernel.acpi`: the root table of ACPI for the ACPI daemon, and the request to power off, for
+//! the daemon and for drivers that must finish their work first.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ const KSTOP: usize = 4;
 /// The root object.
 pub const ROOT: usize = READ_TABLE | OPEN_KSTOP;
 
-/// Nanoseconds that the programs with `kstop` open may take to power off, or to finish their work.
+/// Nanoseconds that holders of `kstop` may take to power off, or to finish their work.
 const SHUTDOWN_LIMIT_NS: u64 = 1_000_000_000;
 
 static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -42,7 +42,7 @@ impl Scheme for AcpiScheme {
         caller: Caller,
     ) -> Result<OpenResult> {
         match path {
-            // Nothing is below it, and only what `kstop` opens is counted.
+            // Nothing is below `kstop`, and only opens of `kstop` are counted.
             _ if number == KSTOP => Err(Error::new(ENOTDIR)),
             "" | "/" => OpenResult::plain(number),
             "kstop" | "/kstop" if caller.uid != 0 || number & OPEN_KSTOP == 0 => {
@@ -88,8 +88,8 @@ impl Scheme for AcpiScheme {
     }
 }
 
-/// Notifies the holders of `kstop` that the machine stops, and waits until all have closed it, at
-/// most a second. Returns when none of them has powered off.
+/// Notifies the holders of `kstop` that the machine is stopping, and waits until all have closed
+/// it, for at most a second. Returns if none of them has powered off.
 pub fn request_shutdown() {
     STOP_REQUESTED.store(true, Ordering::Relaxed);
     trigger(

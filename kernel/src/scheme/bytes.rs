@@ -1,4 +1,5 @@
-//! Structures with padding as bytes. The padding is zero: nothing of the kernel's stack shows.
+//! Structures with padding as bytes. The padding is zero, so that nothing of the kernel's stack
+//! leaks.
 
 use core::mem::offset_of;
 

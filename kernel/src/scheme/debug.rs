@@ -1,9 +1,9 @@
 //! `debug`: the console. Writes are output, reads wait for input.
 //!
-//! `screen`, of which there is one handle at a time, is for a terminal that shows the output on the
-//! screen in the kernel's place. Reads give all output, beginning with the oldest that is kept, and
-//! never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd, "winsize")` gives a
-//! handle from which the screen's rows and columns are read, a `u16` each.
+//! `screen`, of which there is one handle at a time, is for a terminal that shows the output on
+//! the screen in place of the kernel. Reads return all output, beginning with the oldest that is
+//! kept, and never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd,
+//! "winsize")` returns a handle from which the screen's rows and columns are read, a `u16` each.
 
 use alloc::{string::String, vec::Vec};
 
@@ -27,7 +27,7 @@ use crate::{console, mm::UserBuf};
 #[derive(Clone, Copy)]
 enum Handle {
     Console,
-    /// The terminal's handle; bytes of output that it has read or missed.
+    /// The terminal's handle, with the number of output bytes that it has read or missed.
     Screen(u64),
     Size,
 }
@@ -42,7 +42,7 @@ const CHUNK: usize = 512;
 
 pub struct DebugScheme;
 
-/// Connects console input to the events of the handles.
+/// Connects console input to events of the handles.
 pub fn init() {
     console::on_input(|| {
         input::announce(
@@ -62,7 +62,7 @@ pub fn announce_output() {
     }
 }
 
-/// The numbers of some handles.
+/// The numbers of the handles that `which` selects.
 fn handles(which: impl Fn(&Handle) -> bool) -> Vec<usize> {
     let all = HANDLES.lock();
     let wanted = all.iter().filter(|(_, handle)| which(handle));
@@ -88,7 +88,7 @@ fn open_screen() -> Result<OpenResult> {
     OpenResult::plain(all.insert(Handle::Screen(0)))
 }
 
-/// Gives a terminal output that it has not read; `EAGAIN` when there is none.
+/// Copies output to a terminal that has not read it; `EAGAIN` when there is none.
 fn read_output(number: usize, buf: UserBuf) -> Result<usize> {
     let mut bytes = [0_u8; CHUNK];
     let mut rest = buf.prefix(MAX_IO);
@@ -115,7 +115,7 @@ fn read_output(number: usize, buf: UserBuf) -> Result<usize> {
     Ok(total)
 }
 
-/// Shows a terminal's cells, whole ones; a rest is left.
+/// Shows a terminal's whole cells; the rest of the buffer is left.
 fn write_cells(buf: UserBuf) -> Result<usize> {
     let mut bytes = [0_u8; CHUNK];
     let whole = buf.len().min(MAX_IO) / CELL_SIZE * CELL_SIZE;

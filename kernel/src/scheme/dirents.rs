@@ -7,7 +7,7 @@ use ::syscall::{
 
 use crate::mm::{UserBuf, zeroes};
 
-/// Bytes of a listing that are prepared at a time; a reader asks again for the rest.
+/// Most bytes of a listing that are prepared at a time; a reader asks again for the rest.
 const MAX_LISTING: usize = 16 * 1024;
 
 /// Stores as many of `entries` as fit into `buf` and returns their bytes. `EIO` for a header size

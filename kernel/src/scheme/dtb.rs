@@ -1,4 +1,4 @@
-//! `kernel.dtb`: device trees do not exist on x86; the root is listed, every use is `ENODEV`.
+//! `kernel.dtb`: x86 has no device trees. The root is listed, and every use is `ENODEV`.
 
 use ::syscall::{
     EventFlags,

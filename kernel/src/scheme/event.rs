@@ -26,7 +26,7 @@ const EVENT_SIZE: usize = size_of::<Event>();
 #[derive(Default)]
 pub struct Queue {
     events: Mutex<EventList>,
-    /// Milliseconds the next blocking read waits at most.
+    /// Most milliseconds that the next blocking read waits.
     timeout: Mutex<Option<usize>>,
     readers: WaitQueue,
 }
@@ -36,7 +36,7 @@ struct Queues {
     next: usize,
 }
 
-/// Taken before the lock of the queues, and that before those of each queue.
+/// Locked before `QUEUES`, which is locked before each queue.
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new(GlobalSchemes::Event as usize));
 static QUEUES: Mutex<Queues> = Mutex::new(Queues {
     list: BTreeMap::new(),
@@ -52,7 +52,7 @@ fn queue(number: usize) -> Result<Arc<Queue>> {
         .ok_or(Error::new(EBADF))
 }
 
-/// The queue behind a file; `EBADF`: the file is none.
+/// The queue behind a file; `EBADF` when the file is no queue.
 pub fn queue_of(scheme: SchemeId, number: usize) -> Result<Arc<Queue>> {
     match scheme == kernel_id(GlobalSchemes::Event) {
         true => queue(number),
@@ -79,8 +79,8 @@ pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     });
 }
 
-/// A scheme ended: queues that watch a file of it get all events, because every call on the file
-/// returns at once, with an error.
+/// Reports the end of a scheme: queues that watch a file of it get all events, because every call
+/// on the file returns at once, with an error.
 pub fn scheme_ended(scheme: SchemeId) {
     let files = REGISTRY.lock().files_of(scheme.0);
     let everything = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
@@ -89,8 +89,8 @@ pub fn scheme_ended(scheme: SchemeId) {
     }
 }
 
-/// Forgets the subscriptions of a file that is gone. Whoever watches a queue learns of its end, as
-/// nothing comes from it any more.
+/// Forgets the subscriptions of a file that is gone. If it is a queue, its own watchers get an
+/// event, because it posts no more.
 pub fn forget_file(scheme: SchemeId, number: usize) {
     if scheme == kernel_id(GlobalSchemes::Event) {
         trigger(scheme, number, EventFlags::EVENT_READ);
@@ -109,7 +109,7 @@ impl Queue {
         !self.events.lock().is_empty()
     }
 
-    /// Those that wait for one.
+    /// The contexts that wait for an event.
     pub fn readers(&self) -> &WaitQueue {
         &self.readers
     }
@@ -121,7 +121,7 @@ impl Queue {
         }
     }
 
-    /// Stores waiting events; `None` when there are none.
+    /// Stores waiting events; `None` when none wait.
     fn take(&self, buf: UserBuf) -> Option<Result<usize>> {
         let mut events = self.events.lock();
         if events.is_empty() {
@@ -191,7 +191,7 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
         return Ok(());
     }
     if !event.flags.is_empty() {
-        // A subscription takes memory; its end and time-outs do not.
+        // A subscription takes memory; ending one and setting a time-out do not.
         frame::check_room()?;
     }
     let file = proc::file(event.id)?;
@@ -212,7 +212,7 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
         if !ready.is_empty() {
             trigger(scheme, watched, ready);
         }
-        // Another thread may have subscribed meanwhile and said so before this one did.
+        // Another thread may have subscribed meanwhile and told the scheme before this one did.
         let since = REGISTRY.lock().wanted(key);
         if since == wanted {
             return Ok(());
@@ -274,12 +274,12 @@ impl Scheme for EventScheme {
     fn close(&self, number: usize) {
         let mut less = Vec::new();
         REGISTRY.lock().forget_queue(number, |file, flags| {
-            // For want of memory its scheme goes on telling of what nobody wants to know.
+            // If there is no memory for it, the file's scheme continues to report unwanted events.
             if less.try_reserve(1).is_ok() {
                 less.push((file, flags));
             }
         });
-        // Dropped after the lock.
+        // The queue is dropped after the lock.
         let queue = QUEUES.lock().list.remove(&number);
         drop(queue);
         for (file, flags) in less {
@@ -288,9 +288,10 @@ impl Scheme for EventScheme {
     }
 }
 
-/// Says to a file's scheme, without waiting, that only these flags are wanted of the file. Another
-/// queue may watch it meanwhile and say so before, and the last word must be the right one. Without
-/// the registry's lock, as a request to a daemon is an event of its socket.
+/// Tells a file's scheme, without waiting, that only these flags of the file are wanted. Another
+/// queue may subscribe meanwhile and tell the scheme before this does, so this repeats until the
+/// scheme was last told the right flags. The registry's lock is not held, because a request to a
+/// daemon is an event of its socket.
 fn say_what_is_wanted(file: FileKey, mut flags: usize) {
     loop {
         let Ok(scheme) = super::get(SchemeId(file.scheme)) else {

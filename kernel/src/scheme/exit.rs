@@ -15,7 +15,8 @@ pub fn exit_current() -> ! {
     sched::finish_exit(context)
 }
 
-/// Ends a context: at once when it never ran, else as soon as it leaves the kernel; a wait ends.
+/// Ends a context: at once when it never ran, otherwise as soon as it leaves the kernel; ends its
+/// wait.
 pub fn kill(context: &ContextRef) {
     if sched::kill(context) {
         release(context);
@@ -25,7 +26,7 @@ pub fn kill(context: &ContextRef) {
 /// Releases schemes, descriptors and address space of a context that ends, and announces its end.
 fn release(context: &ContextRef) {
     proc::forget(context);
-    // Schemes end first, so that closing a daemon's own descriptors needs no answer from itself.
+    // End the schemes first, so that closing a daemon's own descriptors needs no answer from it.
     creator_ended(context);
     proc::set_files(context, Arc::default());
     reaper::run();

@@ -4,10 +4,10 @@ use alloc::collections::BTreeMap;
 
 use ::syscall::error::{EBADF, Error, Result};
 
-/// Number of the root object in schemes that keep handles. No handle ever gets it.
+/// Number of the root object in schemes with handles. No handle ever gets it.
 pub const ROOT: usize = usize::MAX;
 
-/// Open handles by number. Numbers are not reused, so late events cannot reach a wrong handle.
+/// Open handles by number. Numbers are not reused, so a late event cannot reach another handle.
 #[derive(Debug)]
 pub struct Handles<T> {
     list: BTreeMap<usize, T>,
@@ -15,7 +15,7 @@ pub struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// No handles.
+    /// A table without handles.
     pub const fn new() -> Self {
         Self {
             list: BTreeMap::new(),
@@ -31,17 +31,17 @@ impl<T> Handles<T> {
         number
     }
 
-    /// The handle, or `EBADF`.
+    /// The handle with this number, or `EBADF`.
     pub fn get(&self, number: usize) -> Result<&T> {
         self.list.get(&number).ok_or(Error::new(EBADF))
     }
 
-    /// The handle, or `EBADF`.
+    /// The handle with this number, for changing it, or `EBADF`.
     pub fn get_mut(&mut self, number: usize) -> Result<&mut T> {
         self.list.get_mut(&number).ok_or(Error::new(EBADF))
     }
 
-    /// Takes a handle out.
+    /// Removes a handle.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         self.list.remove(&number)
     }

@@ -1,4 +1,4 @@
-//! Reading of typed bytes, for the schemes `debug` and `serio`.
+//! Reads typed bytes, for the schemes `debug` and `serio`.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::{
     sched::WaitQueue,
 };
 
-/// Gives the bytes that are there and fit, `most` at a time. Waits for the first one, or answers
+/// Returns the bytes that are there and fit, `most` at a time. Waits for the first one, or answers
 /// `EAGAIN` if `flags` has O_NONBLOCK. `take` stores the bytes and returns their number.
 pub fn read(
     buf: UserBuf,

@@ -31,7 +31,7 @@ const INO_TOP: u64 = 0x8002_0000_0000_0000;
 const INO_CPU: u64 = 0x8000_0000_0000_0000;
 const INO_BSP: u64 = 0x8001_0000_0000_0000;
 
-/// Devices interrupt the boot processor only, so it alone has vectors to give.
+/// Devices interrupt only the boot processor, so only it has vectors to allocate.
 const CPUS: usize = 1;
 
 const WORD: usize = size_of::<usize>();
@@ -53,7 +53,7 @@ static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
 
 pub struct IrqScheme;
 
-/// Takes over all interrupts that the kernel does not consume itself.
+/// Takes over all interrupts that the kernel does not consume.
 pub fn init() {
     {
         let mut counts = COUNTS.lock();
@@ -215,7 +215,7 @@ impl Scheme for IrqScheme {
             return Err(Error::new(EINVAL));
         }
         match handle {
-            // Four bytes are stored and eight reported, as Redox does.
+            // Stores four bytes and reports eight, as Redox does.
             Handle::Bsp => buf.write_all(&arch::bsp_id().to_ne_bytes()).map(|()| WORD),
             Handle::Irq {
                 irq, acknowledged, ..

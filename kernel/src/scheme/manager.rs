@@ -1,5 +1,5 @@
-//! The scheme of scheme sockets: the capability to create schemes, and one socket per scheme of a
-//! daemon, whose number is the id of the scheme.
+//! The scheme of scheme sockets: the capability to create schemes, and one socket for each
+//! daemon's scheme, whose number is the id of that scheme.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
@@ -32,7 +32,7 @@ fn socket(number: usize) -> Result<Arc<UserScheme>> {
     user_scheme(SchemeId(number)).ok_or(Error::new(EBADF))
 }
 
-/// Makes a scheme served by the current context.
+/// Makes a scheme that the current context serves.
 fn create() -> Result<OpenResult> {
     let mut schemes = USER_SCHEMES.lock();
     let start = schemes.next;
@@ -57,7 +57,7 @@ fn create() -> Result<OpenResult> {
     OpenResult::plain(id)
 }
 
-/// Makes a description of the daemon's own scheme from `NewFdParams`.
+/// Makes a description of an object of the daemon's own scheme, from `NewFdParams`.
 fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<OpenResult> {
     let mut bytes = [0_u8; PARAMS_SIZE];
     params.read_exact(&mut bytes)?;
@@ -80,7 +80,7 @@ fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<OpenResult> {
     ))))
 }
 
-/// The socket call, and the tag of its request.
+/// The socket call, and its request's tag.
 fn socket_call(metadata: &[u64]) -> Result<(SchemeSocketCall, usize)> {
     let &[verb, tag] = metadata else {
         return Err(Error::new(EINVAL));

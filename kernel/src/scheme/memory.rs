@@ -100,7 +100,8 @@ impl Scheme for MemoryScheme {
         let frame = sched::current_space()?
             .translate(address)
             .ok_or(Error::new(ENOENT))?;
-        // The answer goes into the payload: a physical address could look like an error number.
+        // The answer goes into the payload: as a result, a physical address could look like an
+        // error number.
         payload.write_word(frame)?;
         Ok(0)
     }
@@ -118,8 +119,8 @@ impl Scheme for MemoryScheme {
                 map_contiguous(space, map, path)
             }
             Kind::Zeroed => map_anonymous(space, map),
-            // As in Redox, device memory is mapped into the caller's own space, wherever there is
-            // room, whatever the request says.
+            // As on Redox, device memory is mapped into the caller's own space, wherever there is
+            // room, whatever the request asks for.
             Kind::Physical => sched::current_space()?.map_physical(
                 map.offset,
                 map.size,

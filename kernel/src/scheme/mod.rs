@@ -1,8 +1,8 @@
 //! Schemes: the objects behind descriptors.
 //!
-//! A scheme is one implementation of [`Scheme`]. Those of the kernel have fixed ids and one file
-//! each in this folder; a scheme of a daemon is a [`user::UserScheme`], made through [`manager`].
-//! Every default method answers what Redox answers for an operation a scheme does not know.
+//! A scheme is an implementation of [`Scheme`]. The kernel's schemes have fixed ids and one file
+//! each in this folder; a daemon's scheme is a [`user::UserScheme`], made through [`manager`].
+//! Every default method gives Redox's answer for an operation that a scheme does not have.
 
 mod acpi;
 mod bytes;
@@ -47,11 +47,11 @@ pub use exit::{exit_current, kill};
 pub use memory::map_anonymous;
 pub use sys::set_environment;
 
-/// The offset that stands for "no position": unpositioned descriptions pass it.
+/// The offset for "no position", which unpositioned descriptions pass.
 pub const NO_OFFSET: u64 = u64::MAX;
 
-/// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
-/// the next call, so that a huge buffer cannot keep the kernel to itself.
+/// Most bytes that a kernel scheme handles in one call where it works record by record. The rest
+/// is left for the next call, so that a huge buffer cannot keep the kernel busy.
 pub const MAX_IO: usize = 64 * 1024;
 
 /// The result of an open or dup.
@@ -64,17 +64,17 @@ pub enum OpenResult {
 }
 
 impl OpenResult {
-    /// An object of the same scheme whose position the kernel does not keep.
+    /// An object of the same scheme without a position kept by the kernel.
     pub fn plain(number: usize) -> Result<Self> {
         Ok(Self::SchemeLocal(number, InternalFlags::empty()))
     }
 
-    /// An object of the same scheme whose position the kernel keeps.
+    /// An object of the same scheme with a position kept by the kernel.
     pub fn positioned(number: usize) -> Result<Self> {
         Ok(Self::SchemeLocal(number, InternalFlags::POSITIONED))
     }
 
-    /// The description for it: a new one with `flags` when it is an object of `scheme`.
+    /// The description of the result: a new one with `flags` for an object of `scheme`.
     pub fn into_description(self, scheme: SchemeId, flags: u32) -> Arc<Description> {
         match self {
             Self::External(description) => description,
@@ -90,7 +90,7 @@ impl OpenResult {
     }
 }
 
-/// A request to unmap, as a scheme gets it.
+/// A request to unmap, for a scheme.
 #[derive(Clone, Copy, Debug)]
 pub struct MunmapRequest {
     /// Offset in the object, in bytes.
@@ -161,7 +161,7 @@ pub trait Scheme: Send + Sync {
         Err(Error::new(ESPIPE))
     }
 
-    /// The path of an object of the kernel, without asking anybody.
+    /// The path of a kernel object, without any request.
     fn path(&self, _number: usize) -> Result<String> {
         unsupported()
     }
@@ -196,20 +196,20 @@ pub trait Scheme: Send + Sync {
         bad_fd()
     }
 
-    /// Is offered every fcntl that concerns the description; an error aborts the call.
+    /// Offers every fcntl on the description to the scheme; an error aborts the call.
     fn fcntl(&self, _number: usize, _command: usize, _argument: usize) -> Result<usize> {
         Ok(0)
     }
 
-    /// Notes interest in `flags` and says which of them hold now.
+    /// Records interest in `flags`. Returns the ones that hold now.
     fn fevent(&self, _number: usize, _flags: EventFlags) -> Result<EventFlags> {
         Ok(EventFlags::empty())
     }
 
-    /// Is told that only `flags` are of interest any more. Never waits.
+    /// Tells the scheme that only `flags` are still of interest. Never waits.
     fn fevent_without_waiting(&self, _number: usize, _flags: EventFlags) {}
 
-    /// Writes an object through to where it is kept.
+    /// Writes an object through to its storage.
     fn fsync(&self, _number: usize) -> Result<()> {
         Ok(())
     }
@@ -240,7 +240,7 @@ pub trait Scheme: Send + Sync {
         unsupported()
     }
 
-    /// A file system operation in form of a call: metadata is kind and two arguments.
+    /// A file system operation in the form of a call: the metadata is kind and two arguments.
     fn std_fs_call(
         &self,
         _file: &Description,
@@ -267,7 +267,7 @@ pub trait Scheme: Send + Sync {
         }
     }
 
-    /// Takes files sent to an object.
+    /// Takes files that were sent to an object.
     fn send_files(
         &self,
         _number: usize,
@@ -278,7 +278,7 @@ pub trait Scheme: Send + Sync {
         unsupported()
     }
 
-    /// Gives files of an object to the caller, into the slots the payload lists.
+    /// Gives files of an object to the caller, into the slots that the payload lists.
     fn receive_files(
         &self,
         _number: usize,
@@ -301,28 +301,29 @@ pub trait Scheme: Send + Sync {
         unsupported()
     }
 
-    /// A mapping is gone; waits until the scheme knows.
+    /// Reports that a mapping is gone, and waits until the scheme has answered.
     fn unmapped(&self, _number: usize, _request: MunmapRequest) -> Result<()> {
         unsupported()
     }
 
-    /// A mapping is gone and nobody waits for the scheme. Must not block.
+    /// Reports that a mapping is gone, without waiting for the scheme. Must not block.
     fn unmapped_without_waiting(&self, _number: usize, _request: MunmapRequest) {}
 
-    /// The last reference to an object is gone. Must not block.
+    /// Reports that the last reference to an object is gone. Must not block.
     fn close(&self, _number: usize) {}
 
-    /// Process `pid` closed a descriptor of an object with `NOTIFY_ON_DETACH`. Must not block.
+    /// Reports that process `pid` closed a descriptor of an object with `NOTIFY_ON_DETACH`. Must
+    /// not block.
     fn detach(&self, _number: usize, _pid: usize) {}
 }
 
-/// Takes the metadata of a file system call apart: `EINVAL` when words are missing, `EOPNOTSUPP`
-/// for an unknown kind.
+/// Splits the metadata of a file system call: `EINVAL` when words are missing, `EOPNOTSUPP` for an
+/// unknown kind.
 fn std_fs_metadata(metadata: &[u64]) -> Result<(StdFsCallKind, u64, u64)> {
     let &[kind, arg1, arg2, ..] = metadata else {
         return Err(Error::new(EINVAL));
     };
-    // Only the first byte names the kind, the other seven are reserved.
+    // Only the first byte holds the kind; the other seven are reserved.
     let kind = StdFsCallKind::try_from_raw(kind as u8).ok_or(Error::new(EOPNOTSUPP))?;
     Ok((kind, arg1, arg2))
 }
@@ -337,7 +338,7 @@ pub const MANAGER: SchemeId = SchemeId(16);
 
 /// First id of the schemes of daemons.
 const FIRST_USER: usize = 17;
-/// Ids beyond this are not given out; numbers are reused after it.
+/// Ids from here on are not allocated; lower ones are reused instead.
 const MAX_SCHEMES: usize = 65_536;
 
 struct UserSchemes {
@@ -352,9 +353,9 @@ static USER_SCHEMES: Mutex<UserSchemes> = Mutex::new(UserSchemes {
 
 /// A reference to a scheme.
 pub enum SchemeRef {
-    /// One of the kernel's.
+    /// A scheme of the kernel.
     Kernel(&'static dyn Scheme),
-    /// A daemon's.
+    /// A scheme of a daemon.
     User(Arc<user::UserScheme>),
 }
 
@@ -420,7 +421,7 @@ fn detach(id: SchemeId, number: usize, pid: usize) {
     }
 }
 
-/// All schemes of daemons that a context made end with it.
+/// Ends all daemons' schemes that a context has made.
 fn creator_ended(context: &crate::sched::ContextRef) {
     let mut all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
     all.retain(|scheme| scheme.is_made_by(context));
@@ -451,8 +452,8 @@ fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
     ))
 }
 
-/// Notifies schemes of mappings that are gone and waits for their answers, whose errors mean
-/// nothing.
+/// Notifies schemes of mappings that are gone and waits for their answers. Errors in them are
+/// ignored.
 pub fn notify_unmapped(pieces: Pieces) {
     for piece in &pieces {
         if let Some((file, request)) = grant_of(piece)
@@ -472,7 +473,8 @@ fn unmapped_without_waiting(piece: Unmapped) {
     }
 }
 
-/// The placement that a map request asks for: the address counts only with one of the fixed flags.
+/// The placement that a map request asks for: the address matters only with one of the fixed
+/// flags.
 pub fn placement(map: &Map) -> Placement {
     if map.flags.contains(MapFlags::MAP_FIXED_NOREPLACE) {
         Placement::FixedNoReplace(map.address)
@@ -483,9 +485,9 @@ pub fn placement(map: &Map) -> Placement {
     }
 }
 
-/// The protection part of map flags: the one place where rights that a program asks for enter the
-/// kernel. `EOPNOTSUPP` for a page to be written and executed at once, as POSIX says of a
-/// combination that is not supported.
+/// The protection part of map flags. This is the only place where the rights that a program asks
+/// for enter the kernel. `EOPNOTSUPP` for a page that would be writable and executable at once,
+/// the error that POSIX has for an unsupported combination.
 pub fn prot(flags: MapFlags) -> Result<Prot> {
     let mut prot = Prot::empty();
     prot.set(Prot::READ, flags.contains(MapFlags::PROT_READ));
@@ -497,8 +499,8 @@ pub fn prot(flags: MapFlags) -> Result<Prot> {
     Ok(prot)
 }
 
-/// Puts received files into the slots the payload lists; the payload must list exactly as many.
-/// Files that are not delivered are handed back with the error.
+/// Puts received files into the slots that the payload lists; it must list exactly as many.
+/// Returns files that are not delivered with the error.
 fn deliver_files(
     files: Vec<Arc<Description>>,
     payload: UserBuf,
@@ -515,9 +517,9 @@ fn deliver_files(
     }
 }
 
-/// The root objects of the kernel's schemes and the scheme creation capability, put into `table`
-/// in the upper number space, and the page content that tells the first program about them: count,
-/// then count × (id, padding, descriptor), then the descriptor of the capability.
+/// Puts the root objects of the kernel's schemes and the scheme creation capability into `table`,
+/// in the upper number space. Returns the content of the page that describes them to the first
+/// program: count, then count × (id, padding, descriptor), then the descriptor of the capability.
 pub fn publish_roots(table: &FileTable) -> Vec<u8> {
     use ::syscall::flag::{O_CREAT, O_RDWR, UPPER_FDTBL_TAG};
     let insert = |scheme: SchemeId, number: usize| {

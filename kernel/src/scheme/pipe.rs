@@ -1,6 +1,7 @@
 //! `pipe`: byte streams that also carry descriptors.
 //!
-//! A pipe is the number of its read end; the write end has the lowest bit set as well.
+//! A pipe has the number of its read end; in the number of the write end the lowest bit is set as
+//! well.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -72,8 +73,9 @@ fn write_end(number: usize) -> Result<Arc<Pipe>> {
     }
 }
 
-/// Whether one of the files is the read end of the pipe `target`, or of one that carries it. A pipe
-/// that carries its own read end could never be freed, as nobody but itself would have it.
+/// Whether one of the files is the read end of the pipe `target`, or of a pipe that carries it. A
+/// pipe that carries its own read end could never be freed, because nothing else would refer to
+/// it.
 fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
     let scheme = kernel_id(GlobalSchemes::Pipe);
     let reader = |file: &Arc<Description>| {
@@ -97,7 +99,7 @@ fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
     false
 }
 
-/// Makes the write end of a pipe; it can be made once.
+/// Makes the write end of a pipe, which is possible once.
 fn make_writer(number: usize) -> Result<OpenResult> {
     if read_end(number)?.buffer.lock().make_writer() {
         OpenResult::plain(number | WRITE_END)
@@ -113,7 +115,7 @@ fn notify(waiters: &WaitQueue, number: usize, flags: EventFlags) {
 }
 
 impl Pipe {
-    /// Moves waiting bytes to the reader; what could not be stored stays.
+    /// Moves waiting bytes to the reader. Bytes that could not be stored stay.
     fn deliver(&self, buf: UserBuf) -> Result<usize> {
         let mut buffer = self.buffer.lock();
         let mut rest = buf;
@@ -134,7 +136,8 @@ impl Pipe {
         Ok(buf.len() - rest.len())
     }
 
-    /// Takes as many bytes from the writer as there is room for; `ENOMEM` when memory has none.
+    /// Takes as many bytes from the writer as there is room for; `ENOMEM` when there is no memory
+    /// for them.
     fn accept(&self, buf: UserBuf) -> Result<usize> {
         let mut buffer = self.buffer.lock();
         let mut chunk = [0_u8; CHUNK];
@@ -261,7 +264,7 @@ impl Scheme for PipeScheme {
         let waiting = pipe(number).map_or(0, |pipe| pipe.buffer.lock().waiting());
         Ok(Stat {
             st_mode: MODE_FIFO | 0o666,
-            // Bytes that can be read, as C's `FIONREAD` asks.
+            // The number of bytes that can be read, for C's `FIONREAD`.
             st_size: waiting as u64,
             ..Stat::default()
         })
@@ -305,7 +308,7 @@ impl Scheme for PipeScheme {
         if state == PipeState::Gone {
             return Err(Error::new(EPIPE));
         }
-        // While this one waited, others may have sent.
+        // While this call waited, others may have sent.
         if leads_to(&files, number & !WRITE_END) {
             return Err(Error::new(ELOOP));
         }
@@ -346,12 +349,12 @@ impl Scheme for PipeScheme {
             .take_fds(payload.len() / size_of::<usize>());
         let files = files.ok_or(Error::new(ENOMEM))?;
         let count = files.len();
-        // As in Redox, only a receiver that asks for the upper table gets the files.
+        // As on Redox, only a receiver that asks for the upper table gets the files.
         if flags.contains(CallFlags::FD_UPPER)
             && let Err((error, mut files)) = deliver_files(files, payload)
         {
-            // Unlike in Redox they are not lost: the receiver, or another one, can ask again. Those
-            // for which there is no memory are dropped after the lock.
+            // Unlike on Redox they are not lost: this receiver or another can ask again. Files for
+            // which there is no memory are dropped after the lock.
             pipe.buffer.lock().return_fds(&mut files);
             notify(&pipe.readers, number, EventFlags::EVENT_READ);
             return Err(error);

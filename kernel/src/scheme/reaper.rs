@@ -1,7 +1,7 @@
-//! The reaper: work that follows from dropped objects, which is close and unmap messages, and the
+//! The reaper: work that follows from dropped objects, that is close and unmap messages, and the
 //! last references to address spaces.
 //!
-//! A drop only queues the work (`object::deferred`, `mm::space::next_deferred`); it is done at the
+//! A drop only queues the work (`object::deferred`, `mm::space::next_deferred`). It is done at the
 //! end of the system call, at the end of a context, or before a wait. Nothing here blocks.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::{
 
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Does all queued work, including what is queued meanwhile. Call it without locks held.
+/// Does all queued work, including work that is queued meanwhile. Call it without locks held.
 pub fn run() {
     if !deferred::is_pending() && !space::has_deferred() {
         return;
@@ -26,7 +26,7 @@ pub fn run() {
     BUSY.store(false, Ordering::Release);
 }
 
-/// Sends one message about a dropped descriptor; false when there is none.
+/// Sends one message about a dropped descriptor. False when there is none.
 fn send() -> bool {
     let Some(work) = deferred::next() else {
         return false;
@@ -42,7 +42,7 @@ fn send() -> bool {
     true
 }
 
-/// Does one piece of the address spaces' deferred work; false when there is none.
+/// Does one piece of the address spaces' deferred work. False when there is none.
 fn release() -> bool {
     let Some(work) = space::next_deferred() else {
         return false;

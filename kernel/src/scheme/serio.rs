@@ -1,7 +1,7 @@
 //! `serio`: raw bytes of the PS/2 controller, `0` from the keyboard and `1` from the mouse.
 //!
-//! The kernel only takes the bytes at the interrupt, because status and data must be read together.
-//! Everything else (set-up, meaning of the bytes) is the driver's business (`ps2d`).
+//! The kernel only takes the bytes at the interrupt, because status and data must be read
+//! together. The driver (`ps2d`) does everything else (set-up, meaning of the bytes).
 
 use alloc::{collections::VecDeque, string::String};
 
@@ -29,14 +29,14 @@ const STATUS: u16 = 0x64;
 const STATUS_FULL: u8 = 1;
 /// The byte comes from the mouse.
 const STATUS_MOUSE: u8 = 1 << 5;
-/// The status where there is no controller.
+/// The status where no controller is.
 const NOTHING: u8 = 0xFF;
 /// Interrupt numbers of the two devices.
 const IRQS: [u8; 2] = [1, 12];
 
 /// Unread bytes that are kept; more are dropped.
 const MAX_INPUT: usize = 1024;
-/// Bytes taken at one interrupt; the controller holds one for each device.
+/// Most bytes taken at one interrupt; the controller holds one for each device.
 const BURST: usize = 16;
 
 /// One device's bytes.
@@ -72,7 +72,7 @@ fn receive(_irq: u8) {
         let device = usize::from(status & STATUS_MOUSE != 0);
         let byte = port::read8(DATA);
         let mut queue = DEVICES[device].queue.lock();
-        // Without memory the byte is lost, as when the queue is full.
+        // Without memory the byte is lost, like bytes for a full queue.
         if queue.len() < MAX_INPUT && queue.try_reserve(1).is_ok() {
             queue.push_back(byte);
             came[device] = true;
@@ -112,7 +112,7 @@ impl Scheme for SerioScheme {
         let opened = OpenResult::plain(HANDLES.lock().insert(device));
         irq::register(IRQS[device], receive);
         irq::unmask(IRQS[device]);
-        // A byte from before the interrupt was on would hold it off for ever.
+        // A byte from before the interrupt was on would block the interrupt for ever.
         receive(IRQS[device]);
         opened
     }

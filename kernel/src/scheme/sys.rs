@@ -68,7 +68,7 @@ enum Handle {
     File {
         name: &'static str,
         kind: Kind,
-        /// The text as it was when first asked for.
+        /// The text at the first read.
         text: Option<Arc<String>>,
     },
 }
@@ -79,7 +79,7 @@ fn handle(number: usize) -> Result<Handle> {
     HANDLES.lock().get(number).cloned()
 }
 
-/// The text of a handle; made at the first call, so that a reader sees one state.
+/// The text of a handle, made at the first call, so that a reader sees a single state.
 fn text(number: usize) -> Result<Arc<String>> {
     let make = match handle(number)? {
         Handle::File {
@@ -229,7 +229,7 @@ fn update_time_offset(bytes: &[u8]) -> Result<usize> {
 
 static ENVIRONMENT: Once<String> = Once::new();
 
-/// Sets what `env` shows: `KEY=value` lines. Called once, at boot.
+/// Sets the content of `env`: `KEY=value` lines. Called once, at boot.
 pub fn set_environment(text: String) {
     ENVIRONMENT.call_once(|| text);
 }
@@ -250,8 +250,8 @@ fn log() -> String {
     text.0
 }
 
-/// The system, its version, the machine, and the name of the source, by which programs tell this
-/// kernel from Redox's (`hal::kernel`).
+/// The system, its version, the machine, and the name of the source, by which programs distinguish
+/// this kernel from Redox's (`hal::kernel`).
 fn uname() -> String {
     format!("Redox\n{}\nx86_64\nskiff\n", env!("CARGO_PKG_VERSION"))
 }
@@ -272,8 +272,8 @@ fn irqs() -> String {
     text
 }
 
-/// A text about all contexts or their files, or of the log, cut off at [`MAX_TEXT`] bytes and where
-/// memory has no room for more.
+/// A text about all contexts or their files, or of the log. It is cut off at [`MAX_TEXT`] bytes,
+/// and where memory has no room for more.
 #[derive(Default)]
 struct Text(String);
 
@@ -345,7 +345,7 @@ fn contexts() -> String {
         "OWN"
     );
     sched::charge_all();
-    // The threads of a process share a space, whose tables are walked once.
+    // The threads of a process share a space, so its tables are walked once.
     let mut counted = BTreeMap::new();
     for (identity, context) in by_pid() {
         let (private, shared) = context.space().map_or((0, 0), |space| space.bytes());
@@ -396,7 +396,8 @@ fn bytes(size: usize) -> String {
     }
 }
 
-/// Open descriptors of all processes, without paths of daemons: the reader may be one itself.
+/// Open descriptors of all processes, without the paths of daemons' objects: the reader may be one
+/// of these daemons.
 fn iostat() -> String {
     let mut text = Text::default();
     for (identity, context) in by_pid() {

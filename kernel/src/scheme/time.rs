@@ -37,11 +37,11 @@ enum Kind {
 struct Handle {
     clock: usize,
     kind: Kind,
-    /// Timers that have not fired yet (some may have), with their deadlines.
+    /// Timers that may not have fired yet, with their deadlines.
     timers: Vec<(u64, TimerId)>,
 }
 
-/// Timers one handle may have pending.
+/// Most pending timers of one handle.
 const MAX_TIMERS: usize = 1024;
 
 static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
@@ -71,7 +71,8 @@ fn parse(path: &str) -> Option<Handle> {
     })
 }
 
-/// Arms a timer for the handle at an absolute time of its clock; `ENOMEM` when too many wait.
+/// Arms a timer for the handle at an absolute time of its clock; `ENOMEM` when too many are
+/// pending.
 fn arm(number: usize, clock: usize, time: &TimeSpec) -> Result<()> {
     let at = spec::to_nanos(time);
     let now = time::now_ns();

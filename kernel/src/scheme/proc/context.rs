@@ -61,7 +61,7 @@ fn with_authority(name: &str) -> Result<Kind> {
     }
 }
 
-/// Stores the status word, and the exception that ended the context behind it.
+/// Stores the status word, followed by the exception that ended the context.
 pub fn read_status(context: &Context, buf: UserBuf) -> Result<usize> {
     let exception = proc::exception(context);
     let was_killed = context.is_killed() && !proc::ended_itself(context);
@@ -100,7 +100,7 @@ pub fn control(context: &ContextRef, privileged: bool, buf: UserBuf) -> Result<u
     Ok(size_of::<usize>())
 }
 
-/// Handles a verb written to the context handle itself: a context may end itself.
+/// Handles a verb that was written to the context handle itself: a context may end itself.
 pub fn end_self(context: &ContextRef, buf: UserBuf) -> Result<usize> {
     match ContextVerb::try_from_raw(buf.word(0)?) {
         Some(ContextVerb::ForceKill) if is_current(context) => end_current(buf),
@@ -113,8 +113,8 @@ fn is_current(context: &ContextRef) -> bool {
     Arc::ptr_eq(context, &sched::current())
 }
 
-/// Ends the current context at the end of this system call, after unmapping its stack when the
-/// second and third word name one.
+/// Ends the current context at the end of this system call. First unmaps its stack if the second
+/// and third word describe one.
 fn end_current(buf: UserBuf) -> Result<usize> {
     if let Some(base) = buf.optional_word(1)? {
         let size = buf.word(2)?;
@@ -136,10 +136,11 @@ pub fn write_attributes(context: &Context, buf: UserBuf) -> Result<usize> {
     Ok(size_of::<ProcSchemeAttrs>())
 }
 
-/// Bytes of a CPU set of Redox's kernel, which knows fewer processors: the shortest one.
+/// The bytes of a CPU set of Redox's kernel, which supports fewer processors: the shortest that is
+/// accepted.
 const MIN_AFFINITY: usize = 16;
 
-/// Stores the CPU set, or as much of it as there is room for.
+/// Stores the CPU set, or as much of it as fits.
 pub fn read_affinity(context: &Context, buf: UserBuf) -> Result<usize> {
     if buf.len() < MIN_AFFINITY {
         return Err(Error::new(EINVAL));
@@ -147,7 +148,7 @@ pub fn read_affinity(context: &Context, buf: UserBuf) -> Result<usize> {
     buf.write(&proc::affinity(context).0)
 }
 
-/// Sets the CPU set; a shorter one has no processor beyond its end.
+/// Sets the CPU set; one that is shorter has no processors beyond its end.
 pub fn write_affinity(context: &ContextRef, buf: UserBuf) -> Result<usize> {
     if buf.len() < MIN_AFFINITY {
         return Err(Error::new(EINVAL));
@@ -203,12 +204,12 @@ pub fn write_registers(context: &Context, kind: Registers, buf: UserBuf) -> Resu
     }
 }
 
-/// Signals are not delivered to programs: the handler data reads as unset.
+/// Programs get no signals: the handler data reads as unset.
 pub fn read_sighandler(buf: UserBuf) -> Result<usize> {
     buf.write(&SetSighandlerData::default())
 }
 
-/// Signals are not delivered to programs: only unsetting the handler succeeds.
+/// Programs get no signals: only unsetting the handler succeeds.
 pub fn write_sighandler(buf: UserBuf) -> Result<usize> {
     let mut data = SetSighandlerData::default();
     buf.read_exact(&mut data)?;
@@ -218,7 +219,7 @@ pub fn write_sighandler(buf: UserBuf) -> Result<usize> {
     Ok(size_of::<SetSighandlerData>())
 }
 
-/// Calls on a context handle. Port access is for root only, a check that Redox does not make.
+/// Calls on a context handle. Only root gets port access; Redox does not check that.
 pub fn call(metadata: &[u64]) -> Result<usize> {
     let verb = metadata.first().and_then(|&verb| u8::try_from(verb).ok());
     match verb.and_then(ProcSchemeVerb::try_from_raw) {

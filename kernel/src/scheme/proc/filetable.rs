@@ -1,4 +1,4 @@
-//! Handles of file tables: listing, copying, choosing, and changing another table.
+//! Handles of file tables: list, copy, choose, and change another table.
 
 use alloc::{
     string::ToString,
@@ -21,7 +21,7 @@ use crate::{
     scheme::{OpenResult, kernel_id},
 };
 
-/// Descriptors one Close may name.
+/// Most descriptors that one Close may name.
 const MAX_CLOSE: usize = 65_536;
 
 impl TableRef {
@@ -53,7 +53,7 @@ fn listing(table: &FileTable, binary: bool) -> Result<Arc<Vec<u8>>> {
     Ok(Arc::new(bytes))
 }
 
-/// The handle of a context's table, listed as it is now.
+/// The handle of a context's table, with a listing as of now.
 pub fn of_context(context: &Context, binary: bool) -> Result<Kind> {
     let table = proc::files_of(context);
     let listing = listing(&table, binary)?;
@@ -64,7 +64,7 @@ pub fn of_context(context: &Context, binary: bool) -> Result<Kind> {
     })
 }
 
-/// `copy` makes a table with the same descriptors, `refresh` a new listing.
+/// `copy` makes a table with the same descriptors; `refresh` makes a new listing.
 pub fn open_part(
     context: ContextRef,
     table: &TableRef,
@@ -94,8 +94,9 @@ pub fn open_part(
     open(context, kind)
 }
 
-/// Writes to `current-filetable`: the table behind a descriptor is used once the handle is closed.
-/// A copied table now belongs to its context; the handle it came from only refers to it.
+/// Writes to `current-filetable`: the table behind a descriptor takes effect once the handle is
+/// closed. A copied table then belongs to its context; the handle that it came from only refers to
+/// it.
 pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     let fd = buf.word(0)?;
     let source = number_of_fd(fd)?;
@@ -107,8 +108,8 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     else {
         return Err(Error::new(EBADF));
     };
-    // A copy that holds the descriptor of this very handle would keep it, and it the copy, for
-    // ever.
+    // A copy that holds the descriptor of this very handle would keep the handle, and the handle
+    // the copy, for ever.
     let chosen = alive(&table)?;
     let own = |file: &Description| {
         file.scheme() == kernel_id(GlobalSchemes::Proc) && file.number() == number
@@ -117,8 +118,8 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     if is_copy && chosen.entries()?.iter().any(|(_, file)| own(file)) {
         return Err(Error::new(ELOOP));
     }
-    // The table of a context is not kept: it may hold the very descriptor of this handle, so that
-    // neither would ever go.
+    // The table of a context is not kept: it may hold the descriptor of this very handle, and then
+    // neither would ever be dropped.
     let left = TableRef::Borrowed(Arc::downgrade(&chosen));
     set_kind(number, Kind::AwaitingFileTable(table))?;
     set_kind(
@@ -132,16 +133,16 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     Ok(size_of::<usize>())
 }
 
-/// Gives a context the chosen table. If the table's last context has ended meanwhile, there is no
-/// table any more and the context keeps its own: closing a handle cannot report an error.
+/// Gives a context the chosen table. If the table's last context has ended meanwhile, the table no
+/// longer exists and the context keeps its own: closing a handle cannot report an error.
 pub fn enter(context: &Context, table: &TableRef) {
     if let Some(table) = table.get() {
         proc::set_files(context, table);
     }
 }
 
-/// Puts a sent descriptor at the number the metadata names, closing what was there. As in Redox,
-/// it goes into the table the context has now, whatever table the handle shows.
+/// Puts a sent descriptor at the number in the metadata and closes the one before. As on Redox, it
+/// goes into the table that the context has now, whatever table the handle shows.
 pub fn insert(context: &Context, files: Vec<Arc<Description>>, metadata: &[u64]) -> Result<usize> {
     let &[target, ..] = metadata else {
         return Err(Error::new(EINVAL));

@@ -1,8 +1,8 @@
 //! `kernel.proc`: contexts, their address spaces and file tables, as handles.
 //!
 //! The root is the *authority* of the process manager: it makes contexts and may set their
-//! identity. Handles of a context give everything else by name through dup; owning the handle is
-//! the right.
+//! identity. All else is opened by name with dup from the handle of a context; having that handle
+//! is the right to do so.
 
 mod context;
 mod filetable;
@@ -43,7 +43,7 @@ enum Registers {
     Env,
 }
 
-/// An address space change that happens when the handle is closed.
+/// A change of the address space, which happens when the handle is closed.
 #[derive(Clone)]
 struct NewSpace {
     space: Arc<AddrSpace>,
@@ -52,7 +52,8 @@ struct NewSpace {
     argument: usize,
 }
 
-/// A file table as a handle has it: its own copies stay alive, those of contexts do not.
+/// A handle's reference to a file table: it keeps its own copies alive, but not tables of
+/// contexts.
 #[derive(Clone)]
 enum TableRef {
     Owned(Arc<FileTable>),
@@ -94,7 +95,7 @@ static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
 
 pub struct ProcScheme;
 
-/// Makes the `new-context` handle readable through which an ended context was made.
+/// Makes the `new-context` handle of an ended context readable.
 pub fn context_ended(owner: usize) {
     trigger(
         kernel_id(GlobalSchemes::Proc),
@@ -107,7 +108,7 @@ fn handle(number: usize) -> Result<Handle> {
     HANDLES.lock().get(number).cloned()
 }
 
-/// The handle behind one of the caller's descriptors, which must be of this scheme.
+/// The handle behind a descriptor of the caller, which must be of this scheme.
 fn handle_of_fd(fd: usize) -> Result<Handle> {
     let number = number_of_fd(fd)?;
     handle(number)
@@ -122,7 +123,7 @@ fn number_of_fd(fd: usize) -> Result<usize> {
 }
 
 fn set_kind(number: usize, kind: Kind) -> Result<()> {
-    // The old kind is dropped after the lock: it may hold the last reference to much.
+    // Drop the old kind after the lock: it may hold the last reference to a large object.
     let old = {
         let mut handles = HANDLES.lock();
         core::mem::replace(&mut handles.get_mut(number)?.kind, kind)
@@ -131,7 +132,7 @@ fn set_kind(number: usize, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Makes a handle; the readable ones are positioned.
+/// Makes a handle. Readable ones are positioned.
 fn open(context: ContextRef, kind: Kind) -> Result<OpenResult> {
     let positioned = matches!(
         kind,
@@ -145,7 +146,7 @@ fn open(context: ContextRef, kind: Kind) -> Result<OpenResult> {
     }
 }
 
-/// Contexts by name, for the holder of the authority.
+/// Opens contexts by name, for the holder of the authority.
 fn open_by_authority(name: &str) -> Result<OpenResult> {
     match name {
         "" => Err(Error::new(EINVAL)),
@@ -305,7 +306,7 @@ impl Scheme for ProcScheme {
             return;
         };
         if !proc::is_alive(&context) {
-            // The context could never give up the table that it would get.
+            // The context could never give up the table.
             return;
         }
         match kind {

@@ -1,4 +1,4 @@
-//! Handles of address spaces: listing, changing, borrowing from, copying and entering them.
+//! Handles of address spaces: list, change, borrow from, copy and enter them.
 
 use alloc::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
 
 const GRANT_SIZE: usize = size_of::<GrantDesc>();
 
-/// Mappings one read lists at most: a page of records.
+/// Most mappings that one read lists: a page of records.
 const MAX_LISTED: usize = PAGE_SIZE / GRANT_SIZE;
 
 /// Opens a part of an address space by name.
@@ -69,7 +69,7 @@ pub fn list(space: &AddrSpace, buf: UserBuf, offset: u64) -> Result<usize> {
     Ok(stored)
 }
 
-/// Checks a range of a change record: `EINVAL` unless it is whole pages, `EFAULT` beyond user
+/// Checks the range of a change record: `EINVAL` unless it is whole pages, `EFAULT` beyond user
 /// space.
 fn check_range(address: usize, size: usize) -> Result<()> {
     if !address.is_multiple_of(PAGE_SIZE) || !size.is_multiple_of(PAGE_SIZE) || size == 0 {
@@ -81,8 +81,8 @@ fn check_range(address: usize, size: usize) -> Result<()> {
     }
 }
 
-/// Handles one record written to an address space handle. Mapping returns the address, the others
-/// the bytes of their record.
+/// Handles one record written to an address space handle. Mapping returns the address; other
+/// operations return the bytes of their record.
 pub fn change(space: &Arc<AddrSpace>, buf: UserBuf) -> Result<usize> {
     let record_size = |words: usize| words * size_of::<usize>();
     match buf.word(0)? {
@@ -154,7 +154,7 @@ pub fn map_from(
 }
 
 /// Writes to `current-addrspace`: descriptor of an address space, stack pointer, instruction
-/// pointer and optionally an argument, all used once the handle is closed.
+/// pointer and optionally an argument. They take effect once the handle is closed.
 pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     let (fd, sp, ip) = (buf.word(0)?, buf.word(1)?, buf.word(2)?);
     let argument = buf.optional_word(3)?;
@@ -172,7 +172,7 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     Ok(words * size_of::<usize>())
 }
 
-/// Puts a context into a chosen address space. Must not block.
+/// Moves a context into a chosen address space. Must not block.
 pub fn enter(context: &Context, new: NewSpace) {
     // An instruction pointer outside user space leaves the context as it was: closing a handle
     // cannot report an error.
@@ -181,13 +181,13 @@ pub fn enter(context: &Context, new: NewSpace) {
     }
 }
 
-/// Stores the lowest address the kernel picks.
+/// Stores the lowest address that the kernel chooses.
 pub fn read_min_address(space: &AddrSpace, buf: UserBuf) -> Result<usize> {
     buf.write_word(space.min_address())?;
     Ok(size_of::<usize>())
 }
 
-/// Sets the lowest address the kernel picks.
+/// Sets the lowest address that the kernel chooses.
 pub fn write_min_address(space: &AddrSpace, buf: UserBuf) -> Result<usize> {
     let address = buf.word(0)?;
     if !address.is_multiple_of(PAGE_SIZE) || address > USER_END {

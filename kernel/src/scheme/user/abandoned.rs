@@ -1,4 +1,4 @@
-//! Abandoned requests: the clean-up when the answer comes and the client is gone.
+//! Abandoned requests: the clean-up when the answer comes after the client is gone.
 
 use ::syscall::schemev2::Opcode;
 
@@ -6,19 +6,19 @@ use super::request_buffer::Mapping;
 use super::{File, UserScheme};
 use crate::scheme::{MunmapRequest, Scheme};
 
-/// The step that undoes an abandoned request which the daemon has carried out.
+/// The step that undoes an abandoned request if the daemon has carried it out.
 pub enum Undo {
     /// Nothing.
     Nothing,
-    /// The object with the answered number is closed: no client has it.
+    /// Close the object with the answered number: no client has it.
     Close,
-    /// The daemon counts a mapping that no client has. The file stays open until the daemon has got
-    /// a Munmap.
+    /// Send a Munmap: the daemon counts a mapping that no client has. The file stays open until
+    /// the daemon has got the Munmap.
     Unmap(File, MunmapRequest),
 }
 
 impl Undo {
-    /// Of a request whose answer is an object, or no object.
+    /// The step for a request with this opcode, whose answer is an object, or no object.
     pub fn of(opcode: Opcode) -> Self {
         match opcode {
             Opcode::OpenAt | Opcode::Dup => Self::Close,
@@ -29,14 +29,15 @@ impl Undo {
 
 /// A request whose client was killed before the answer came.
 pub struct AbandonedRequest {
-    /// The buffer that the daemon still has.
+    /// The buffer that is still mapped in the daemon.
     pub mapping: Option<Mapping>,
-    /// For an answer that is no error.
+    /// The step for an answer that is no error.
     pub undo: Undo,
 }
 
 impl UserScheme {
-    /// Clears up behind a client that is gone, once the daemon has answered, and with which value.
+    /// Cleans up after a client that is gone, once the daemon has answered. `answered` is the
+    /// value, if any.
     pub(super) fn clear_up(&self, abandoned: AbandonedRequest, answered: Option<usize>) {
         if let Some(mapping) = abandoned.mapping {
             mapping.release();

@@ -1,6 +1,6 @@
 //! Schemes of daemons: every operation becomes a request that the daemon reads from its socket.
 //!
-//! The client sleeps until its request is answered. Buffers are the daemon's for that time
+//! The client sleeps until its request is answered; meanwhile the daemon has its buffers
 //! ([`request_buffer`]). The daemon is the context that made the socket: buffers appear in its
 //! address space, and the scheme ends with it.
 
@@ -42,10 +42,10 @@ use request_buffer::{Access, RequestBuffer};
 type File = Arc<Description>;
 
 struct State {
-    /// False once the daemon is gone.
+    /// False once the daemon has ended.
     open: bool,
-    /// Requests the daemon has not read yet. There may be more than contiguous memory has room for:
-    /// a program that ends closes all its files at once.
+    /// Requests that the daemon has not read yet. There may be more than contiguous memory has
+    /// room for: a program that ends closes all its files at once.
     todo: LinkedList<Sqe>,
     requests: Requests<ContextRef, File, AbandonedRequest>,
 }
@@ -58,7 +58,7 @@ pub struct UserScheme {
     readers: WaitQueue,
 }
 
-/// The arguments of a request from its first on; the rest is zero.
+/// A request with `args` as its first arguments; the rest is zero.
 fn sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
     let mut sqe = Sqe {
         opcode: opcode as u8,
@@ -71,7 +71,7 @@ fn sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
     sqe
 }
 
-/// As [`sqe`], with user and group of the caller in the last argument.
+/// [`sqe`] with the caller's user and group in the last argument.
 fn signed_sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
     let mut sqe = sqe(opcode, args, caller);
     if let Some(last) = sqe.args.last_mut() {
@@ -117,17 +117,17 @@ impl UserScheme {
         }
     }
 
-    /// Its id.
+    /// The scheme's id.
     pub fn id(&self) -> SchemeId {
         self.id
     }
 
-    /// True when `context` made the scheme.
+    /// Whether `context` made the scheme.
     pub fn is_made_by(&self, context: &ContextRef) -> bool {
         core::ptr::eq(self.daemon.as_ptr(), Arc::as_ptr(context))
     }
 
-    /// The daemon's address space, `ENODEV` when it is gone.
+    /// The daemon's address space; `ENODEV` when the daemon has ended.
     fn daemon_space(&self) -> Result<Arc<AddrSpace>> {
         self.daemon
             .upgrade()
@@ -176,7 +176,7 @@ impl UserScheme {
         self.announce();
     }
 
-    /// Asks the daemon, once, to cancel a request whose client was interrupted.
+    /// Sends the daemon, once, a cancellation of a request whose client was interrupted.
     fn cancel(&self, tag: u32) {
         let first = self.state.lock().requests.cancel(tag);
         if first {
@@ -219,7 +219,8 @@ impl UserScheme {
         undo: Undo,
     ) -> Result<Answer<File>> {
         let tag = self.begin(sqe, Some(sched::current()), files)?;
-        // Descriptors dropped by this call must reach their schemes before a wait that may be long.
+        // Descriptors dropped by this call must reach their schemes before a wait that may be
+        // long.
         reaper::run();
         loop {
             if let Ok(answer) = sched::wait_alone(|| self.state.lock().requests.take(tag)) {
@@ -231,7 +232,7 @@ impl UserScheme {
                 let abandoned = AbandonedRequest { mapping, undo };
                 let raced = self.state.lock().requests.abandon(tag, abandoned);
                 if let Some((answer, abandoned)) = raced {
-                    // A file that was passed is dropped here.
+                    // A file in the answer is dropped here.
                     self.clear_up(abandoned, answer.and_then(|answer| value(answer).ok()));
                 }
                 return Err(Error::new(EINTR));
@@ -243,12 +244,12 @@ impl UserScheme {
         self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), Undo::Nothing)
     }
 
-    /// A request without buffer: opcode, arguments, value.
+    /// A request without a buffer: opcode, arguments, and a value as the answer.
     fn simple(&self, opcode: Opcode, args: &[u64]) -> Result<usize> {
         value(self.request(signed_sqe(opcode, args, proc::caller()))?)
     }
 
-    /// A request whose second and third argument are a buffer of the caller.
+    /// A request with a buffer of the caller as its second and third argument.
     fn with_buffer(
         &self,
         opcode: Opcode,
@@ -262,7 +263,7 @@ impl UserScheme {
         self.with_request_buffer(opcode, number, buffer, rest, caller)
     }
 
-    /// A request whose second and third argument are a path.
+    /// A request with a path as its second and third argument.
     fn with_path(
         &self,
         opcode: Opcode,
@@ -294,8 +295,8 @@ impl UserScheme {
         answer
     }
 
-    /// Call or StdFsCall: a buffer both sides may read and write, three words of metadata, and in
-    /// place of user and group the third word or a second object.
+    /// Call or StdFsCall: a buffer that both sides may read and write, three words of metadata,
+    /// and in place of user and group the third word or a second object.
     fn call_request(
         &self,
         opcode: Opcode,
@@ -405,8 +406,8 @@ impl Scheme for UserScheme {
     }
 
     fn fevent_without_waiting(&self, number: usize, flags: EventFlags) {
-        // As for Munmap: what must be answered has a tag. A daemon with too many requests goes on
-        // telling of what nobody wants to know.
+        // As for Munmap, a request that must be answered needs a tag. A daemon with too many
+        // requests continues to report unwanted events.
         let args = [number as u64, flags.bits() as u64];
         let request = sqe(Opcode::Fevent, &args, Caller::default());
         let _ = self.begin(request, None, Vec::new());
@@ -538,7 +539,8 @@ impl Scheme for UserScheme {
             map.flags.bits() as u64,
             map.offset as u64,
         ];
-        // The daemon counts the mappings it has answered, so it needs a Munmap when one fails.
+        // The daemon counts the mappings that it has answered, so it needs a Munmap for a failed
+        // one.
         let request = MunmapRequest {
             offset: map.offset as u64,
             size: map.size,

@@ -1,9 +1,8 @@
-//! Request buffers: buffers of a client in the address space of a daemon, for the time of one
-//! request.
+//! Request buffers: buffers of a client in the address space of a daemon, for one request.
 //!
-//! Whole pages of the client appear there as they are; an incomplete first and last page are
+//! Whole pages of the client are mapped there as they are. An incomplete first and last page are
 //! copied through a frame of the kernel, so that the daemon sees nothing beside the buffer. A
-//! buffer without a whole page is copied through a bounce buffer, frames that stay mapped in the
+//! buffer without a whole page is copied through a bounce buffer, whose frames stay mapped in the
 //! daemon.
 
 use alloc::sync::{Arc, Weak};
@@ -20,14 +19,14 @@ use crate::{
     sched,
 };
 
-/// The pointer of an empty buffer: not null, and nothing is there.
+/// The pointer of an empty buffer: not null, and not mapped.
 const DANGLING: usize = 1 << 62;
 
 bitflags! {
     /// The daemon's rights to a buffer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
-        /// See what the client has in it.
+        /// Read the client's content.
         const READ = 1;
         /// Change it.
         const WRITE = 2;
@@ -43,7 +42,7 @@ impl Access {
     }
 }
 
-/// Where a request buffer is in the daemon's address space; the daemon cannot unmap it itself.
+/// The place of a request buffer in the daemon's address space. The daemon cannot unmap it.
 #[derive(Debug)]
 pub struct Mapping {
     space: Weak<AddrSpace>,
@@ -68,7 +67,8 @@ impl Mapping {
         }
     }
 
-    /// Takes the buffer away from the daemon; not from one that ended, whose space keeps it.
+    /// Takes the buffer away from the daemon, except from one that has ended, whose space keeps
+    /// it.
     pub fn release(self) {
         let Some(space) = self.space.upgrade() else {
             return;
@@ -97,7 +97,7 @@ impl CopyBack {
     }
 }
 
-/// A client's buffer while a daemon has it.
+/// A client's buffer during a request to a daemon.
 #[derive(Debug)]
 pub struct RequestBuffer {
     address: usize,
@@ -108,7 +108,7 @@ pub struct RequestBuffer {
 }
 
 impl RequestBuffer {
-    /// No buffer at all.
+    /// No buffer.
     pub fn empty() -> Self {
         Self::of_range(DANGLING, 0, None)
     }
@@ -123,12 +123,12 @@ impl RequestBuffer {
         }
     }
 
-    /// Address and length of the buffer for the daemon.
+    /// The buffer's address in the daemon, and its length.
     pub fn range(&self) -> (usize, usize) {
         (self.address, self.len)
     }
 
-    /// Gives the daemon bytes of the kernel, at most a page, to read.
+    /// Lends the daemon bytes of the kernel, at most a page, to read.
     pub fn of_bytes(space: &Arc<AddrSpace>, bytes: &[u8]) -> Result<Self> {
         if bytes.len() > PAGE_SIZE {
             return Err(Error::new(EINVAL));
@@ -153,7 +153,7 @@ impl RequestBuffer {
         Ok(Self::of_range(address, bytes.len(), Some(mapping)))
     }
 
-    /// Gives the daemon a buffer of the current program. A daemon's own buffer is passed as it is.
+    /// Lends the daemon a buffer of the current program. A daemon's own buffer is passed as it is.
     pub fn of_buffer(space: &Arc<AddrSpace>, buf: UserBuf, access: Access) -> Result<Self> {
         if buf.is_empty() {
             return Ok(Self::empty());
@@ -185,14 +185,14 @@ impl RequestBuffer {
         Ok(buffer)
     }
 
-    /// Gives the daemon copies of a buffer without a whole page: nothing has to be mapped for it.
+    /// Lends the daemon copies of a buffer without a whole page: nothing has to be mapped for it.
     fn in_bounce(
         space: &Arc<AddrSpace>,
         bounce: BounceBuffer,
         [head, tail]: [UserBuf; 2],
         access: Access,
     ) -> Result<Self> {
-        // A buffer that begins with a page has no head, so it lies in the first frame.
+        // A buffer that begins on a page boundary has no head, so it lies in the first frame.
         let offset = head.addr() % PAGE_SIZE;
         let (first, second) = if head.is_empty() {
             (tail, None)
@@ -219,7 +219,7 @@ impl RequestBuffer {
         }
     }
 
-    /// The frame for an incomplete page of the buffer, and what to copy back from it.
+    /// The frame for an incomplete page of the buffer, and the part to copy back from it.
     fn edge(
         part: UserBuf,
         offset: usize,
@@ -233,14 +233,15 @@ impl RequestBuffer {
         Ok((Some(frame), back))
     }
 
-    /// Leaves the buffer with the daemon until its answer comes; the client will not see it.
+    /// Leaves the buffer with the daemon until its answer comes; the client will not see the
+    /// result.
     pub fn abandon(&mut self) -> Option<Mapping> {
         self.head = None;
         self.tail = None;
         self.mapping.take()
     }
 
-    /// Copies incomplete pages back and takes everything away from the daemon. `EFAULT` when the
+    /// Copies incomplete pages back and takes the buffer away from the daemon. `EFAULT` when the
     /// client's buffer cannot be written.
     pub fn end(mut self) -> Result<()> {
         let head = self.head.take().map_or(Ok(()), CopyBack::finish);
@@ -260,9 +261,9 @@ impl Drop for RequestBuffer {
     }
 }
 
-/// Prepares a part of a frame for the daemon, and says what to copy back from it. What the daemon
-/// does not change comes back as it was: a read may store less than there is room for, and a
-/// program may have other data there.
+/// Prepares a part of a frame for the daemon. Returns the part to copy back from it. Bytes that
+/// the daemon does not change come back as they were: a read may store less than there is room
+/// for, and a program may have other data there.
 fn fill(
     frame: &FrameRef,
     offset: usize,
@@ -274,7 +275,7 @@ fn fill(
         if access.contains(Access::READ) {
             return copied.map(|()| None);
         }
-        // Bytes of other requests there must not reach this client.
+        // The frame may hold bytes of other requests, which must not reach this client.
         frame.zero(offset, part.len());
     }
     let writable = access.contains(Access::WRITE);

@@ -1,4 +1,5 @@
-//! The daemon's side of a scheme: requests out, answers in, files to and fro.
+//! The daemon's side of a scheme: reads requests, writes answers, and passes files in both
+//! directions.
 
 use ::syscall::{
     EventFlags,
@@ -19,10 +20,10 @@ use alloc::vec::Vec;
 const SQE_SIZE: usize = size_of::<Sqe>();
 const CQE_SIZE: usize = size_of::<Cqe>();
 
-/// Largest error number there is.
+/// The error numbers end before this.
 const MAX_ERRNO: i32 = 132;
 
-/// A result word as the Redox libraries read it: the low half decides.
+/// Decodes a result word like the Redox libraries: the low half determines whether it is an error.
 fn demux(word: u64) -> Result<usize, i32> {
     match (word as u32 as i32).checked_neg() {
         Some(errno @ 1..MAX_ERRNO) => Err(errno),
@@ -44,7 +45,7 @@ fn file_error(error: TagError) -> Error {
     })
 }
 
-/// Stores waiting requests; `None` when there are none.
+/// Stores waiting requests; `None` when none wait.
 fn take_requests(state: &mut State, buf: UserBuf) -> Option<Result<usize>> {
     if !state.open {
         return Some(Err(Error::new(ENODEV)));
@@ -72,7 +73,7 @@ fn take_requests(state: &mut State, buf: UserBuf) -> Option<Result<usize>> {
 }
 
 impl UserScheme {
-    /// Flags that hold for the socket now.
+    /// The events for which the socket is ready now.
     pub fn ready(&self) -> EventFlags {
         if self.state.lock().todo.is_empty() {
             EventFlags::empty()
@@ -81,7 +82,7 @@ impl UserScheme {
         }
     }
 
-    /// Gives the daemon as many requests as fit; waits for the first unless the socket is
+    /// Copies as many requests to the daemon as fit; waits for the first unless the socket is
     /// non-blocking (`EAGAIN`).
     pub fn read_requests(&self, buf: UserBuf, flags: u32) -> Result<usize> {
         let take = || take_requests(&mut self.state.lock(), buf);
@@ -102,8 +103,8 @@ impl UserScheme {
             .unwrap_or(Err(Error::new(EINTR)))
     }
 
-    /// Handles answers in order and stops at the first bad one; its error is reported only when it
-    /// was the first.
+    /// Handles answers in order and stops at the first bad one. Reports its error only when it is
+    /// the very first.
     pub fn write_answers(&self, buf: UserBuf) -> Result<usize> {
         let mut done = 0;
         for chunk in buf.chunks(CQE_SIZE) {
@@ -133,7 +134,7 @@ impl UserScheme {
             CqeOpcode::RespondRegular => self.answer(cqe.tag, value(false)),
             CqeOpcode::RespondAndNotifyOnDetach => self.answer(cqe.tag, value(true)),
             CqeOpcode::RespondWithFd => {
-                // The number is taken out of the daemon's table whatever becomes of the answer.
+                // The number leaves the daemon's table, even if the answer is refused.
                 let file = proc::files().take(cqe.result as usize);
                 self.answer(cqe.tag, Reply::Fd(file.map_err(|_| Error::new(EINVAL))?))
             }
@@ -156,12 +157,12 @@ impl UserScheme {
         if let Some(abandoned) = completed.abandoned {
             self.clear_up(abandoned, completed.unclaimed);
         }
-        // Files that nobody collected are dropped here.
+        // Files that no client took are dropped here.
         Ok(())
     }
 
-    /// Puts the next file sent with a request at `slot`. As in Redox, a file for a taken slot is
-    /// lost, and so is one for whose slot there is no memory: `ENOMEM`.
+    /// Puts the next file that was sent with a request at `slot`. As on Redox, a file for a taken
+    /// slot is lost, and so is one for whose slot there is no memory: `ENOMEM`.
     fn obtain_one(&self, tag: usize, slot: usize) -> Result<()> {
         let file = self
             .state
@@ -175,7 +176,7 @@ impl UserScheme {
         }
     }
 
-    /// Puts all files sent with a request into the slots the payload lists.
+    /// Puts all files that were sent with a request into the slots that the payload lists.
     pub fn obtain_files(&self, tag: usize, payload: UserBuf) -> Result<usize> {
         let files = self
             .state
@@ -187,7 +188,7 @@ impl UserScheme {
         deliver_files(files, payload).map_err(|(error, _files)| error)
     }
 
-    /// Gives files to a request that asks for some.
+    /// Passes files to a request that asks for some.
     pub fn move_files(&self, tag: usize, files: Vec<File>) -> Result<usize> {
         let count = files.len();
         let moved = self.state.lock().requests.put_files(tag, files);
