@@ -1,7 +1,7 @@
-//! Soft-off: finding its values without an AML interpreter, and the words of its registers (ACPI
-//! 6.5, 4.8.3.2.1 and 16.3.1).
+//! Soft-off: finds its values without an AML interpreter, and makes the words of its registers
+//! (ACPI 6.5, 4.8.3.2.1 and 16.3.1).
 
-/// Bit of a PM1 control register: power management is the system's, not the firmware's.
+/// Bit of a PM1 control register: the system, not the firmware, controls power management.
 pub const SCI_ENABLED: u16 = 1;
 const SLEEP_TYPE_SHIFT: u16 = 10;
 const SLEEP_TYPES: u16 = 7 << SLEEP_TYPE_SHIFT;
@@ -14,18 +14,18 @@ pub fn sleep_word(now: u16, sleep_type: u8) -> u16 {
     now & !SLEEP_TYPES | sleep_type | SLEEP_ENABLE
 }
 
-/// The port and the byte by which the firmware is asked to give power management up, from the fixed
-/// table's SMI_CMD and ACPI_ENABLE. `None`: it need not be asked, or cannot.
+/// The port and the byte with which the firmware is asked to hand over power management, from the
+/// fixed table's SMI_CMD and ACPI_ENABLE. `None` when it need not be asked, or cannot be.
 pub fn enable_request(command: u32, enable: u8) -> Option<(u16, u8)> {
     let port = u16::try_from(command).ok()?;
     (port != 0 && enable != 0).then_some((port, enable))
 }
 
 /// The sleep types for PM1a and PM1b of state S5, from the `_S5_` package in the byte code of a
-/// DSDT or SSDT (table header included or not). `None` when there is no such package.
+/// DSDT or SSDT (with or without the table header). `None` when there is no such package.
 ///
-/// The package is a constant in all machines known, so looking for its name and decoding the
-/// bytes behind it is enough: `08 '_S5_' 12 <package length> <count> <value> <value> ...`.
+/// On all known machines the package is a constant, so it is enough to find its name and decode
+/// the bytes behind it: `08 '_S5_' 12 <package length> <count> <value> <value> ...`.
 pub fn sleep_types_s5(aml: &[u8]) -> Option<(u8, u8)> {
     let at = aml.windows(4).position(|w| w == b"_S5_")?;
     let rest = aml.get(at + 4..)?;

@@ -1,4 +1,4 @@
-//! Virtual areas: what a user address space consists of.
+//! Virtual areas: the parts of a user address space.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -32,11 +32,11 @@ pub enum Cache {
 /// Where a new mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The smallest sufficient hole, the lowest of equals, from `MIN_ADDRESS` up.
+    /// The smallest hole that is large enough, the lowest of equals, from `MIN_ADDRESS` up.
     Any,
-    /// Exactly here; what was there is unmapped first.
+    /// Exactly here; mappings in the way are unmapped first.
     Fixed(usize),
-    /// Exactly here, `EEXIST` when anything is mapped there.
+    /// Exactly here; `EEXIST` when anything is mapped there.
     FixedNoReplace(usize),
 }
 
@@ -57,11 +57,11 @@ pub trait Backing: Sized {
 pub struct Area<B> {
     /// Bytes, a multiple of `PAGE`.
     pub len: usize,
-    /// Rights now.
+    /// Present rights.
     pub prot: Prot,
-    /// Rights it may be given later.
+    /// Rights that it may get later.
     pub max_prot: Prot,
-    /// Belongs to the kernel: the program may not unmap or replace it.
+    /// Whether it belongs to the kernel: the program may not unmap or replace it.
     pub pinned: bool,
     /// The memory behind it.
     pub backing: B,
@@ -72,7 +72,7 @@ pub struct Area<B> {
 pub struct AreaList<B> {
     areas: BTreeMap<usize, Area<B>>,
     /// The holes between them: length and start. A daemon with thousands of areas gets a buffer
-    /// with every request, and a walk along the areas would take longer than all the rest.
+    /// with every request, and a walk along the areas would take longer than everything else.
     holes: BTreeSet<(usize, usize)>,
 }
 
@@ -92,7 +92,8 @@ impl<B: Backing> AreaList<B> {
         (addr - base < area.len).then_some((base, area))
     }
 
-    /// What is behind the area that holds `addr`; which addresses it has does not change.
+    /// The memory behind the area that holds `addr`, for changes that leave the area's addresses
+    /// alone.
     pub fn backing_mut(&mut self, addr: usize) -> Option<&mut B> {
         let (&base, area) = self.areas.range_mut(..=addr).next_back()?;
         (addr - base < area.len).then_some(&mut area.backing)
@@ -126,10 +127,11 @@ impl<B: Backing> AreaList<B> {
         next >= end
     }
 
-    /// The lowest of the smallest holes in `[min, end)` that take `len` bytes.
+    /// The lowest of the smallest holes in `[min, end)` with room for `len` bytes.
     pub fn find_hole(&self, len: usize, min: usize, end: usize) -> Option<usize> {
         let inside = |&(size, start): &(usize, usize)| start >= min && size <= end - start.min(end);
-        // By length, then by address: the first one is it, unless a border makes one smaller.
+        // By length, then by address: the first one is the result, unless a border makes a smaller
+        // one.
         let whole = self.holes.range((len, 0)..).copied().find(inside);
         let cut = |(from, to): (usize, usize)| {
             let (from, to) = (from.max(min), to.min(end));
@@ -141,8 +143,8 @@ impl<B: Backing> AreaList<B> {
         (len <= end.saturating_sub(start)).then_some(start)
     }
 
-    /// The free range around `[addr, end)`, which is free, or empty and perhaps inside an area:
-    /// where the area before it ends, and the next one begins.
+    /// The free range around `[addr, end)`, which is itself free, or empty and perhaps inside an
+    /// area: from the end of the area before it to the start of the next one.
     fn around(&self, addr: usize, end: usize) -> (usize, usize) {
         let before = self.areas.range(..addr).next_back();
         let from = before.map_or(0, |(&base, area)| base.saturating_add(area.len));
@@ -150,7 +152,7 @@ impl<B: Backing> AreaList<B> {
         (from, to.map_or(usize::MAX, |(&base, _)| base))
     }
 
-    /// `[addr, addr + len)` is no longer a hole, or a part of one.
+    /// Records that `[addr, addr + len)` is no longer a hole, or part of one.
     fn fill(&mut self, addr: usize, len: usize) {
         let end = addr + len;
         let (from, to) = self.around(addr, end);
@@ -162,7 +164,7 @@ impl<B: Backing> AreaList<B> {
         );
     }
 
-    /// `[addr, addr + len)` is a hole now, or a part of one.
+    /// Records that `[addr, addr + len)` is now a hole, or part of one.
     fn dig(&mut self, addr: usize, len: usize) {
         let end = addr + len;
         let (from, to) = self.around(addr, end);
@@ -171,8 +173,8 @@ impl<B: Backing> AreaList<B> {
         self.holes.insert((to - from, from));
     }
 
-    /// Adds an area where nothing is mapped, joining it with a neighbour it continues. Panics on
-    /// overlap: callers make room first.
+    /// Adds an area where nothing is mapped, and joins it with a neighbour that it continues.
+    /// Panics on overlap: callers make room first.
     pub fn insert(&mut self, addr: usize, mut area: Area<B>) {
         assert!(
             self.overlapping(addr, area.len).next().is_none(),
@@ -216,7 +218,7 @@ impl<B: Backing> AreaList<B> {
     /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders. There may be
     /// more than contiguous memory has room for.
     pub fn remove(&mut self, addr: usize, len: usize) -> BTreeMap<usize, Area<B>> {
-        // Most is taken out as it was put in.
+        // Most ranges are taken out as they were put in.
         if self.areas.get(&addr).is_some_and(|area| area.len == len) {
             let taken = self.areas.remove(&addr).map(|area| (addr, area));
             self.dig(addr, len);
@@ -243,7 +245,7 @@ impl<B: Backing> AreaList<B> {
         }
     }
 
-    /// Makes `addr` a border when it is inside an area.
+    /// Cuts the area around `addr`, if there is one, so that `addr` becomes a border.
     fn cut(&mut self, addr: usize) {
         let Some((&base, area)) = self.areas.range_mut(..addr).next_back() else {
             return;

@@ -1,21 +1,22 @@
-//! A set of small numbers that knows its smallest and its largest member after a few loads.
+//! A set of small numbers that finds its smallest and its largest member with a few loads.
 //!
-//! Level 0 has one bit for each number; a bit of the level above says whether a word of 64 bits
-//! below has any. The words are the caller's, so that the set can exist before there is a heap.
+//! Level 0 has one bit for each number. On each level above, a bit says whether a word of 64 bits
+//! below has any. The caller provides the words, so that the set can exist before there is a heap.
 
-/// Levels at most: 64^6 is more than a number of 32 bits needs.
+/// Most levels: 64^6 is more than numbers of 32 bits need.
 const MAX_LEVELS: usize = 6;
 
 /// The set.
 #[derive(Debug)]
 pub struct BitSet<'a> {
     words: &'a mut [u64],
-    /// Where each level begins in `words`.
+    /// Index in `words` at which each level begins.
     starts: [usize; MAX_LEVELS],
     levels: usize,
 }
 
-/// Words of each level of a set for numbers below `bound`, from level 0 up to the one of one word.
+/// Words of each level of a set for numbers below `bound`, from level 0 up to the level with one
+/// word.
 fn level_words(bound: usize) -> impl Iterator<Item = usize> {
     let words = |below: usize| below.div_ceil(64).max(1);
     core::iter::successors(Some(words(bound)), move |&below| {
@@ -29,7 +30,8 @@ pub fn words_for(bound: usize) -> usize {
 }
 
 impl<'a> BitSet<'a> {
-    /// An empty set for numbers below `bound`; `words` are [`words_for`] that bound.
+    /// An empty set for numbers below `bound`; `words` are as many as [`words_for`] returns for
+    /// that bound.
     pub fn new(words: &'a mut [u64], bound: usize) -> Self {
         words.fill(0);
         let mut starts = [0; MAX_LEVELS];
@@ -61,7 +63,7 @@ impl<'a> BitSet<'a> {
         }
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, mut number: usize) {
         for start in &self.starts[..self.levels] {
             let word = &mut self.words[start + number / 64];

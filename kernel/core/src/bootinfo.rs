@@ -1,8 +1,7 @@
-//! The information of the two kinds of loaders, decoded from bytes: multiboot2 information and PVH
-//! start info.
+//! Decodes the information of the two kinds of loaders: multiboot2 information and PVH start info.
 //!
 //! The loader is trusted as far as the machine is, but a malformed table must end in a message,
-//! not in a wild read: everything goes through bounds-checked byte access.
+//! not in a wild read: all accesses are bounds-checked.
 
 use crate::memmap::{Kind, MemoryMap};
 
@@ -18,11 +17,11 @@ pub struct BootInfo {
     pub initfs: Option<Range>,
     /// The command line, without its terminating zero.
     pub command_line: Option<Range>,
-    /// Where the ACPI root pointer structure is.
+    /// Physical address of the ACPI root pointer structure.
     pub rsdp: Option<u64>,
     /// The screen that the loader set up, unchecked (`screen::Layout::of` checks it).
     pub screen: Option<ScreenInfo>,
-    /// UEFI firmware started the machine.
+    /// Whether UEFI firmware started the machine.
     pub uefi: bool,
 }
 
@@ -65,9 +64,9 @@ pub enum ScreenFormat {
         /// Bits of each.
         bits: [u8; 3],
     },
-    /// Characters with colours, as VGA text modes have them.
+    /// Characters with colours, as in VGA text modes.
     Text,
-    /// Something else, by the loader's number (0: colours out of a table).
+    /// Another format, by the loader's number (0: colours from a table).
     Other(u8),
 }
 
@@ -99,8 +98,8 @@ fn kind_of(e820: u32) -> Kind {
 
 /// An entry of UEFI's memory map (UEFI specification 2.10, section 7.2.3): type and attributes.
 fn kind_of_uefi(memory_type: u32, attributes: u64) -> Kind {
-    // Loader and boot services end when the kernel begins; what the kernel still needs of the
-    // loader's memory it reserves itself.
+    // Loader and boot services end when the kernel begins. The kernel itself reserves the parts of
+    // the loader's memory that it still needs.
     const LOADER_AND_BOOT: core::ops::RangeInclusive<u32> = 1..=4;
     const CONVENTIONAL: u32 = 7;
     const ACPI_TABLES: u32 = 9;
@@ -125,7 +124,7 @@ fn uefi_map(tag: &[u8]) -> MemoryMap {
     let mut map = MemoryMap::new();
     let step = u32_at(tag, 8).unwrap_or(0);
     if step < ENTRY {
-        // The place of the entries is not known then: better the loader's map.
+        // The place of the entries is then unknown: use the loader's map instead.
         return map;
     }
     for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step as usize) {
@@ -181,7 +180,7 @@ pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
     const TAG_UEFI_MEMORY_MAP: u32 = 17;
 
     let mut info = BootInfo::default();
-    // The firmware's own map says more than the one the loader makes of it, and wins.
+    // The firmware's own map has more detail than the loader's version of it, and is preferred.
     let mut firmware_map = None;
     let mut at = 8;
     while let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at + 4)) {
@@ -280,7 +279,7 @@ pub fn pvh<'a>(
 }
 
 /// Turns a command line into environment text: each `KEY=value` word becomes a line; other words
-/// are no settings and are left out. Bytes that are not UTF-8 end the text.
+/// are left out. The text ends at bytes that are not UTF-8.
 pub fn environment(command_line: &[u8]) -> alloc::string::String {
     let text = match core::str::from_utf8(command_line) {
         Ok(text) => text,

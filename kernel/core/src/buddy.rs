@@ -1,11 +1,11 @@
-//! Bookkeeping of physical frames: a buddy allocator whose frames carry reference counts.
+//! Bookkeeping of physical frames: a buddy allocator whose frames have reference counts.
 //!
-//! Blocks are powers of two up to 4 MiB. Once allocated, every frame of a block stands for itself:
-//! it has its own count and is freed alone; freeing merges neighbours again.
+//! Blocks are powers of two up to 4 MiB. Once a block is allocated, every frame of it is
+//! independent: it has its own count and is freed alone; freeing merges neighbours again.
 //!
 //! Single frames are taken from the lowest free address, runs from the highest. Otherwise frames
-//! that are kept for long would end up in any large block, and one in each is enough that there is
-//! no long run although nearly all memory is free.
+//! that are kept for long would end up in all large blocks, and one in each is enough to leave no
+//! long run although nearly all memory is free.
 
 use crate::bitset::{self, BitSet};
 
@@ -36,7 +36,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that is no RAM: what the table is filled with at first.
+    /// A frame that is not RAM: the initial content of the table.
     pub const HOLE: Frame = Frame {
         refs: 0,
         state: State::Hole,
@@ -55,7 +55,7 @@ pub struct Buddy<'a> {
     free: usize,
 }
 
-/// Blocks of an order that a table of this many frames may hold.
+/// Most blocks of an order in a table of this many frames.
 fn bound(frames: usize, order: usize) -> usize {
     (frames >> order) + 1
 }
@@ -86,8 +86,7 @@ impl<'a> Buddy<'a> {
         }
     }
 
-    /// Adds frames `[first, end)` as free RAM. Frames beyond the table or known already are
-    /// skipped.
+    /// Adds frames `[first, end)` as free RAM. Skips frames beyond the table or already known.
     pub fn add_free(&mut self, first: u32, end: u32) {
         for number in first..end.min(self.frames.len() as u32) {
             if self.frames[number as usize].state == State::Hole {
@@ -135,8 +134,8 @@ impl<'a> Buddy<'a> {
             .is_some_and(|f| f.state != State::Hole)
     }
 
-    /// `count` contiguous frames with one reference each (`count` from 1 to 2^MAX_ORDER; the run
-    /// is aligned to the next power of two of its length).
+    /// Allocates `count` contiguous frames with one reference each (`count` from 1 to
+    /// 2^MAX_ORDER). The run is aligned to the next power of two of its length.
     pub fn alloc(&mut self, count: usize) -> Option<u32> {
         if count == 0 || count > 1 << MAX_ORDER {
             return None;
@@ -149,7 +148,7 @@ impl<'a> Buddy<'a> {
         self.unlink(block, from);
         let mut first = block;
         for o in (order..from).rev() {
-            // One half is split on, the other stays free.
+            // One half is split further, the other stays free.
             let upper = first + (1 << o);
             match count {
                 1 => self.push(upper, o),
@@ -173,7 +172,7 @@ impl<'a> Buddy<'a> {
         Some(first)
     }
 
-    /// References to a used frame (0 for any other).
+    /// The number of references to a used frame (0 for any other frame).
     pub fn refs(&self, number: u32) -> u32 {
         match self.frames.get(number as usize) {
             Some(frame) if frame.state == State::Used => frame.refs,
@@ -181,7 +180,7 @@ impl<'a> Buddy<'a> {
         }
     }
 
-    /// Counts a reference up. Panics when the frame is not in use: that is a kernel bug.
+    /// Adds a reference. Panics when the frame is not in use: that is a bug of the kernel.
     pub fn retain(&mut self, number: u32) {
         let frame = &mut self.frames[number as usize];
         assert!(
@@ -191,7 +190,7 @@ impl<'a> Buddy<'a> {
         frame.refs += 1;
     }
 
-    /// Counts a reference down and frees the frame with the last; true when it was the last.
+    /// Removes a reference and frees the frame with the last one; true when it was the last.
     /// Panics when the frame is not in use.
     pub fn drop_ref(&mut self, number: u32) -> bool {
         let frame = &mut self.frames[number as usize];
@@ -207,7 +206,8 @@ impl<'a> Buddy<'a> {
         true
     }
 
-    /// Whether the frame is meant to be seen by several mappings (so a store must not copy it).
+    /// Whether several mappings are meant to see stores to the frame (so a store must not copy
+    /// it).
     pub fn is_shared(&self, number: u32) -> bool {
         self.frames[number as usize].shared
     }
@@ -248,7 +248,7 @@ impl<'a> Buddy<'a> {
         (0..=MAX_ORDER).filter_map(of).min()
     }
 
-    /// The free block at the highest address that is of this order or a larger one, and its order.
+    /// The free block at the highest address with this order or a larger one, and its order.
     fn highest(&self, order: u8) -> Option<(u32, u8)> {
         let of = |order: u8| {
             let last = self.blocks[order as usize].last()?;
@@ -391,8 +391,8 @@ mod tests {
         }
     }
 
-    /// Programs come and go, each with pages and a ring, and leave a page behind now and then; most
-    /// of the memory is free all the time.
+    /// Programs come and go, each with pages and a ring, and leave a page behind now and then;
+    /// most of the memory is free all the time.
     #[test]
     fn long_runs_stay_to_be_had() {
         const FRAMES: u32 = 16384;

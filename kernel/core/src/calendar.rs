@@ -29,7 +29,7 @@ impl DateTime {
             hours = hours % 12 + if pm { 12 } else { 0 };
         }
         DateTime {
-            // The century register is in no fixed place; no machine runs this before 2000.
+            // The century register has no fixed place; no machine runs this before 2000.
             year: 2000 + number(year),
             month: number(month),
             day: number(day),

@@ -1,11 +1,11 @@
-//! Calibration: the rates of the machine's counters, measured with a timer of known speed, the
+//! Calibration: measures the rates of the machine's counters with a timer of known speed, the
 //! *ruler*.
 //!
 //! A machine may stand still at any moment, because an emulator's host runs something else or
 //! firmware interrupts. So no interval is assumed. Counters and ruler are read together at both
-//! ends of a window, each reading lies between two readings of the fastest counter, the sharpest of
-//! some readings counts, and the ruler gives the length of the window. An error that is left shows
-//! as windows that disagree.
+//! ends of a window, and the ruler gives the window's length. Each reading lies between two
+//! readings of the fastest counter, and the sharpest of some readings counts. A remaining error
+//! shows as windows that disagree.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// How long reading took, in ticks.
+    /// The time that reading took, in ticks.
     fn width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
@@ -36,32 +36,32 @@ impl Reading {
 /// A timer of known speed.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruler {
-    /// Ticks of a second.
+    /// Ticks per second.
     pub frequency: u64,
-    /// The bits that it counts.
+    /// The bits that count.
     pub mask: u32,
 }
 
-/// The rates found.
+/// The measured rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Ticks of the time stamp counter in a second.
+    /// Ticks of the time stamp counter per second.
     pub tsc: u64,
-    /// Ticks of the local timer in a second.
+    /// Ticks of the local timer per second.
     pub timer: u64,
-    /// Two windows agreed; otherwise these rates are only the middle of what was found.
+    /// Whether two windows agreed; otherwise these rates are only the middle of the measured ones.
     pub is_sure: bool,
 }
 
-/// Windows in a second: each is 10 ms, or as long as the machine stood still.
+/// Windows per second: each takes 10 ms, or as long as the machine stood still.
 const WINDOWS_PER_SECOND: u64 = 100;
-/// Readings of which the sharpest counts.
+/// Readings, of which the sharpest counts.
 const TRIES: usize = 16;
 /// Most windows.
 const WINDOWS: usize = 24;
-/// Two windows agree when their rates differ by less than this part.
+/// Two windows agree when their rates differ by less than one part in this many.
 const PRECISION: u64 = 1000;
-/// Readings after which a ruler is taken for dead: longer than any window that ends.
+/// Readings after which a ruler counts as dead: longer than any window that ends.
 const MAX_READINGS: u32 = 4_000_000;
 
 /// Measures until two windows agree, at most [`WINDOWS`]; `None` when the ruler does not count.
@@ -85,7 +85,8 @@ pub fn measure(ruler: Ruler, mut read: impl FnMut() -> Reading) -> Option<Rates>
     found.get(found.len() / 2).copied()
 }
 
-/// One window; `None`: the ruler stands still, `Some(None)`: it says nothing.
+/// Measures one window. `None` when the ruler stands still, `Some(None)` when the window proves
+/// nothing.
 fn window(ruler: Ruler, read: &mut impl FnMut() -> Reading) -> Option<Option<Rates>> {
     let elapsed = |start: &Reading, end: &Reading| {
         u64::from(end.ruler.wrapping_sub(start.ruler) & ruler.mask)

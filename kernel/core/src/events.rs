@@ -1,12 +1,12 @@
-//! Event queues: the registry that knows which queue watches which file, and the events of one
-//! queue that wait to be read.
+//! Event queues: the registry of which queue watches which file, and the unread events of one
+//! queue.
 //!
-//! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
-//! watch one file and one queue may watch a file under several descriptor numbers.
+//! A subscription connects a file, named by (scheme, number), with an event queue. Several queues
+//! may watch one file, and one queue may watch a file under several descriptor numbers.
 
 use alloc::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
 
-/// A file as the registry knows it: scheme id and the number its scheme uses for it.
+/// A file in the registry: scheme id and the scheme's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileKey {
     /// Scheme id.
@@ -18,13 +18,13 @@ pub struct FileKey {
 /// One notification for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The queue to put it in.
+    /// The queue for it.
     pub queue: usize,
-    /// Descriptor number given when subscribing.
+    /// Descriptor number of the subscription.
     pub id: usize,
-    /// Flags that happened and were asked for.
+    /// Flags that have happened and are subscribed.
     pub flags: usize,
-    /// User data given when subscribing first.
+    /// User data from the first subscription.
     pub data: usize,
 }
 
@@ -37,17 +37,17 @@ struct Subscription {
 /// The subscriptions of a file, by queue and descriptor number.
 type Subscriptions = BTreeMap<(usize, usize), Subscription>;
 
-/// All flags that any of these is for.
+/// All flags of these subscriptions.
 fn all_flags(list: &Subscriptions) -> usize {
     list.values().fold(0, |flags, entry| flags | entry.flags)
 }
 
-/// Events at the end of a queue among which an event is searched before it is queued: one that is
+/// Events at the end of a queue that are searched before an event is queued: one that is already
 /// there is not queued again. Events are edges, so a program that reads seldom needs each only
 /// once.
 const RECENT: usize = 16;
 
-/// Length from which on all of a queue is searched: its reader is not reading.
+/// Length from which on the whole queue is searched: its reader does not read.
 const CROWDED: usize = 4096;
 
 /// Most events of a queue: two for each descriptor that a program can have. Their list is the
@@ -61,9 +61,9 @@ pub struct EventList {
 }
 
 impl EventList {
-    /// Adds an event, unless it is there already; whether the reader is to be woken. An event is
-    /// lost when [`MAX_EVENTS`] others wait, or memory has no room for the list: only a program
-    /// that subscribes and does not read gets there.
+    /// Adds an event, unless it is already there. Returns whether to wake the reader. An event is
+    /// lost when [`MAX_EVENTS`] others wait, or memory has no room for the list: that only happens
+    /// to a program that subscribes and does not read.
     pub fn push(&mut self, notice: Notice) -> bool {
         let searched = match self.notices.len() {
             ..RECENT => 0,
@@ -85,12 +85,12 @@ impl EventList {
         true
     }
 
-    /// The event that came first.
+    /// The oldest event.
     pub fn first(&self) -> Option<&Notice> {
         self.notices.front()
     }
 
-    /// Drops the event that came first.
+    /// Drops the oldest event.
     pub fn drop_first(&mut self) {
         self.notices.pop_front();
     }
@@ -131,8 +131,8 @@ impl Registry {
     }
 
     /// Subscribes `queue` to `flags` of `file`, or unsubscribes it when `flags` is 0. Subscribing
-    /// again changes the flags but keeps the first `data`: that is what Redox does, and programs
-    /// that want other data unsubscribe first.
+    /// again changes the flags but keeps the first `data`, as on Redox; programs that want other
+    /// data unsubscribe first.
     pub fn subscribe(&mut self, file: FileKey, queue: usize, id: usize, data: usize, flags: usize) {
         if flags == 0 {
             if let Some(list) = self.files.get_mut(&file) {
@@ -151,7 +151,7 @@ impl Registry {
         self.count_queues();
     }
 
-    /// All flags that any queue watches of `file`.
+    /// All flags of `file` that any queue watches.
     pub fn wanted(&self, file: FileKey) -> usize {
         self.files.get(&file).map_or(0, all_flags)
     }
@@ -163,8 +163,8 @@ impl Registry {
         }
     }
 
-    /// Forgets a queue that is gone. `less` is told of each file of which less is watched now, and
-    /// which flags still are.
+    /// Forgets a queue that is gone. Calls `less` with each file of which fewer flags are watched
+    /// now, and with the flags that remain.
     pub fn forget_queue(&mut self, queue: usize, mut less: impl FnMut(FileKey, usize)) {
         self.files.retain(|file, list| {
             let before = all_flags(list);
@@ -192,9 +192,9 @@ impl Registry {
         })
     }
 
-    /// Has `tell` queue what is to be queued when `flags` happen on `file`. A queue that receives
-    /// something becomes readable itself: queues watching it get a notice with `readable`, each
-    /// queue passing the event on once.
+    /// Calls `tell` with every notice to queue when `flags` happen on `file`. A queue that
+    /// receives one becomes readable itself: queues that watch it get a notice with `readable`.
+    /// Each queue passes the event on once.
     pub fn trigger(
         &self,
         file: FileKey,
@@ -202,7 +202,7 @@ impl Registry {
         readable: usize,
         mut tell: impl FnMut(Notice),
     ) {
-        // Queues are hardly ever watched, and this is called for each request and each interrupt.
+        // Queues are hardly ever watched, and this runs for each request and each interrupt.
         if self.watched_queues == 0 {
             return self.direct(file, flags).for_each(tell);
         }

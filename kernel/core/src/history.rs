@@ -1,6 +1,6 @@
 //! The newest bytes of a stream, for readers that begin late or fall behind.
 
-/// The last `N` bytes that were written, and how many there were in all.
+/// The last `N` bytes of a stream, and the count of all its bytes.
 pub struct History<const N: usize> {
     bytes: [u8; N],
     written: u64,
@@ -13,7 +13,7 @@ impl<const N: usize> Default for History<N> {
 }
 
 impl<const N: usize> History<N> {
-    /// Nothing written yet.
+    /// An empty history.
     pub const fn new() -> Self {
         History {
             bytes: [0; N],
@@ -26,7 +26,7 @@ impl<const N: usize> History<N> {
         self.written
     }
 
-    /// Adds bytes; the oldest go.
+    /// Adds bytes and drops the oldest.
     pub fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if let Some(place) = self.bytes.get_mut((self.written % N as u64) as usize) {
@@ -37,7 +37,7 @@ impl<const N: usize> History<N> {
     }
 
     /// Copies what follows the first `from` bytes of the stream, or the oldest bytes kept if those
-    /// are gone, and moves `from` behind the last one copied. Returns how many were copied.
+    /// are gone. Sets `from` behind the last copied byte and returns the number of bytes copied.
     pub fn read(&self, from: &mut u64, out: &mut [u8]) -> usize {
         *from = (*from).clamp(self.written.saturating_sub(N as u64), self.written);
         let mut count = 0;

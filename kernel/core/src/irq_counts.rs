@@ -1,7 +1,7 @@
-//! Interrupt counters with acknowledgement, and the vectors given to drivers.
+//! Interrupt counters with acknowledgement, and the vectors allocated to drivers.
 //!
-//! Interrupt numbers are vectors minus 32. The counter of a number is shared by all handles and
-//! lives for ever; what a handle remembers is the last count it acknowledged.
+//! Interrupt numbers are vectors minus 32. All handles share the counter of a number, which lives
+//! for ever; a handle remembers the last count that it acknowledged.
 
 /// Interrupt numbers: vectors 32 to 255.
 pub const IRQ_COUNT: usize = 224;
@@ -49,12 +49,12 @@ impl IrqCounts {
         self.counts.get(usize::from(irq)).copied().unwrap_or(0)
     }
 
-    /// The result of a read of a handle: the count, when the handle has not read it yet.
+    /// The result of reading a handle: the count, if the handle has not acknowledged it yet.
     pub fn new_count(&self, irq: u8, acknowledged: usize) -> Option<usize> {
         Some(self.count(irq)).filter(|&count| count != acknowledged)
     }
 
-    /// True when acknowledging `count` accepts everything that happened so far.
+    /// Whether acknowledging `count` covers everything that has happened so far.
     pub fn is_current(&self, irq: u8, count: usize) -> bool {
         self.count(irq) == count
     }
@@ -70,7 +70,7 @@ impl IrqCounts {
         }
     }
 
-    /// Gives a reserved number back. Legacy lines stay reserved.
+    /// Frees a reserved number. Legacy lines stay reserved.
     pub fn release(&mut self, irq: u8) {
         if irq >= LEGACY_IRQS
             && let Some(place) = self.reserved.get_mut(usize::from(irq))
@@ -79,7 +79,7 @@ impl IrqCounts {
         }
     }
 
-    /// Numbers that can be reserved, ascending, from `first` on.
+    /// Numbers that can be reserved, from `first` on, in ascending order.
     pub fn free(&self, first: usize) -> impl Iterator<Item = u8> + '_ {
         self.reserved
             .iter()

@@ -1,7 +1,7 @@
 //! The parts of the kernel that need no hardware: pure bookkeeping, tested on the host.
 //!
-//! Nothing here touches memory it was not given, so nothing here is unsafe. The kernel proper
-//! (`kernel/src`) adds the machine: it maps what these structures say is mapped.
+//! This crate touches only memory that it was given, so nothing in it is unsafe. The kernel proper
+//! (`kernel/src`) adds the machine: it maps what these structures describe.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

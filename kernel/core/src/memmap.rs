@@ -1,4 +1,4 @@
-//! The physical memory map a loader hands over, and what is free of it.
+//! The physical memory map from a loader, and its free parts.
 //!
 //! Used before there is a heap, so everything has a fixed capacity.
 
@@ -37,13 +37,13 @@ impl Area {
 /// The number of areas that a map can hold.
 pub const CAPACITY: usize = 128;
 
-/// A list of areas in no order, those of one kind that touch in one piece. Areas of different kinds
-/// may overlap; the less free kind wins.
+/// A list of areas in no order; touching areas of one kind are merged. Areas of different kinds
+/// may overlap, and the less free kind wins.
 #[derive(Clone, Debug)]
 pub struct MemoryMap {
     areas: [Area; CAPACITY],
     len: usize,
-    /// Areas that were given up because more did not fit.
+    /// Areas that were dropped because no more fit.
     pub dropped: usize,
 }
 
@@ -79,7 +79,7 @@ impl MemoryMap {
             self.len += 1;
             return;
         }
-        // The smallest free area is given up: less memory, where a lost reservation would be
+        // Give up the smallest free area: that is less memory, where a lost reservation would be
         // memory with two owners. Without any free area nothing has to be reserved.
         self.dropped += 1;
         let free = self.areas.iter_mut().filter(|a| a.kind == Kind::Free);
@@ -90,7 +90,7 @@ impl MemoryMap {
         }
     }
 
-    /// Takes out the areas of the same kind that touch this one, and gives the union. Firmware
+    /// Takes out the areas of the same kind that touch this one, and returns the union. Firmware
     /// lists neighbours by the hundred, not always in order.
     fn absorb(&mut self, mut union: Area) -> Area {
         let mut i = 0;
@@ -106,7 +106,7 @@ impl MemoryMap {
             union.size = end - union.base;
             self.len -= 1;
             self.areas[i] = self.areas[self.len];
-            // The larger one may touch what was passed.
+            // The larger area may touch ones that were passed.
             i = 0;
         }
         union

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-/// Longest path that can name anything, in bytes.
+/// Longest valid path, in bytes.
 pub const MAX_PATH: usize = 64;
 
 /// The memory that a handle gives access to.
@@ -50,7 +50,7 @@ pub struct MemoryPath {
 }
 
 impl MemoryPath {
-    /// Parses `path`; `None` when it names nothing.
+    /// Parses `path`; `None` when it is not valid.
     pub fn parse(path: &str) -> Option<Self> {
         if path.len() > MAX_PATH {
             return None;
@@ -76,7 +76,7 @@ impl MemoryPath {
         })
     }
 
-    /// True when any user may open it: plain zeroed write-back memory.
+    /// Whether any user may open it: plain zeroed write-back memory.
     pub fn is_unprivileged(self) -> bool {
         self.kind == Kind::Zeroed && self.cache == Cache::WriteBack && self.options.is_empty()
     }
@@ -97,7 +97,7 @@ impl MemoryPath {
         kind | cache << 8 | usize::from(self.options.bits()) << 16
     }
 
-    /// The path behind a handle number; `None` for a number that is no handle.
+    /// The path of a handle number; `None` for a number that is no handle's.
     pub fn from_number(number: usize) -> Option<Self> {
         let kind = match number & 0xFF {
             0 => Kind::Zeroed,

@@ -1,19 +1,19 @@
-//! The buffer of one pipe: bytes and passed descriptors, with the states of both ends.
+//! The buffer of one pipe: bytes and passed descriptors, and the states of both ends.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// Bytes a pipe holds at most.
+/// Most bytes in a pipe.
 pub const PIPE_CAPACITY: usize = 65_536;
 
-/// Descriptors a pipe holds at most.
+/// Most descriptors in a pipe.
 pub const PIPE_FDS: usize = 65_536;
 
 /// The state of a pipe for a reader or writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeState {
-    /// Go on.
+    /// The operation can proceed.
     Ready,
-    /// Nothing to do now, wait for the other end.
+    /// Nothing can be done now: wait for the other end.
     Wait,
     /// The other end is gone.
     Gone,
@@ -36,8 +36,8 @@ impl<F> Default for PipeBuffer<F> {
 }
 
 impl<F> PipeBuffer<F> {
-    /// A pipe whose read end exists and whose write end will be made later. A reader meanwhile
-    /// waits: a write end that does not exist yet counts as open.
+    /// A pipe whose read end exists and whose write end will be made later. Until then a reader
+    /// waits: a missing write end counts as open.
     pub const fn new() -> Self {
         Self {
             bytes: VecDeque::new(),
@@ -48,7 +48,7 @@ impl<F> PipeBuffer<F> {
         }
     }
 
-    /// Makes the write end; false when it was made before.
+    /// Makes the write end; false when it was already made.
     pub fn make_writer(&mut self) -> bool {
         !core::mem::replace(&mut self.writer_made, true)
     }
@@ -103,8 +103,8 @@ impl<F> PipeBuffer<F> {
         }
     }
 
-    /// The first run of waiting bytes, without taking it; at most `max` bytes. It is shorter than
-    /// what waits when the ring wraps.
+    /// The first run of waiting bytes, at most `max`, without taking it. It is shorter than what
+    /// waits when the ring wraps.
     pub fn peek(&self, max: usize) -> &[u8] {
         let (first, second) = self.bytes.as_slices();
         let run = if first.is_empty() { second } else { first };
@@ -116,8 +116,8 @@ impl<F> PipeBuffer<F> {
         self.bytes.drain(..count.min(self.bytes.len()));
     }
 
-    /// Appends as many bytes as there is room for and says how many: fewer when memory has no piece
-    /// for a longer ring.
+    /// Appends as many bytes as there is room for; fewer when memory has no piece for a longer
+    /// ring. Returns their count.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let mut count = bytes.len().min(self.room());
         if self.bytes.try_reserve(count).is_err() {
@@ -127,8 +127,8 @@ impl<F> PipeBuffer<F> {
         count
     }
 
-    /// Appends as many descriptors as there is room for and says how many; the rest stays. `None`
-    /// when memory has no piece for their list.
+    /// Appends as many descriptors as there is room for and returns their count; the rest stays in
+    /// `fds`. `None` when memory has no piece for their list.
     pub fn push_fds(&mut self, fds: &mut Vec<F>) -> Option<usize> {
         let count = fds.len().min(PIPE_FDS.saturating_sub(self.fds.len()));
         self.fds.try_reserve(count).ok()?;
@@ -136,14 +136,14 @@ impl<F> PipeBuffer<F> {
         Some(count)
     }
 
-    /// The descriptors that wait.
+    /// The waiting descriptors.
     pub fn fds(&self) -> impl Iterator<Item = &F> {
         self.fds.iter()
     }
 
-    /// Puts descriptors back that were taken and could not be delivered: they are the first ones
-    /// again, also if others have taken the place that they had. They stay in the list when memory
-    /// has no piece for so many.
+    /// Puts back descriptors that were taken and could not be delivered. They are the first ones
+    /// again, even if others have taken their place. They stay in `fds` when memory has no piece
+    /// for so many.
     pub fn return_fds(&mut self, fds: &mut Vec<F>) {
         if self.fds.try_reserve(fds.len()).is_ok() {
             fds.drain(..).rev().for_each(|fd| self.fds.push_front(fd));

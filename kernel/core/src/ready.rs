@@ -1,29 +1,28 @@
-//! The choice of the context that runs next: woken contexts before computing ones.
+//! Chooses the context that runs next: woken contexts before computing ones.
 //!
 //! * A context is *woken* when what it waited for has come (an event, a message, a request, an
-//!   answer, an interrupt, a futex, a deadline), and when it starts. It goes before all that
-//!   compute, and interrupts them. Woken contexts take turns of [`WOKEN_TURN_NS`].
-//! * One that has run for [`SLICE_NS`] without waiting for anything *computes* from then on.
-//!   Contexts that compute take turns of [`SLICE_NS`]; a turn that a wake-up interrupts is
-//!   continued later.
-//! * So that nobody starves, a processor that woken contexts have had for [`WOKEN_TURN_NS`] is
-//!   *owed* to one that computes for [`COMPUTING_TURN_NS`], and wake-ups do not interrupt that. So
-//!   those that compute have a quarter of the processor at least, whatever wakes. What they have
-//!   had beyond that is counted, up to one such turn: woken contexts that leave them a quarter by
-//!   waiting now and then are not held up.
-//! * A context that yields goes behind the woken contexts; one that computes owes others of its
-//!   kind such a short turn, too.
+//!   answer, an interrupt, a futex, a deadline), and when it starts. It runs before all computing
+//!   contexts, and interrupts them. Woken contexts take turns of [`WOKEN_TURN_NS`].
+//! * A context that has run for [`SLICE_NS`] without waiting *computes* from then on. Computing
+//!   contexts take turns of [`SLICE_NS`]; a turn that a wake-up interrupts is continued later.
+//! * So that no context starves, a processor that woken contexts have had for [`WOKEN_TURN_NS`] is
+//!   *owed* to a computing one for [`COMPUTING_TURN_NS`], and wake-ups do not interrupt that turn.
+//!   So computing contexts have at least a quarter of the processor, whatever wakes. What they
+//!   have had beyond that is counted, up to one such turn: woken contexts that leave them a
+//!   quarter by waiting now and then are not delayed.
+//! * A context that yields goes behind the woken contexts; a computing one also owes others of its
+//!   kind such a short turn.
 
 use alloc::collections::VecDeque;
 
-/// Turn of a context that computes, in nanoseconds; and how long a woken context may run before it
-/// counts as one that computes.
+/// Turn of a computing context, in nanoseconds; also how long a woken context may run before it
+/// counts as computing.
 pub const SLICE_NS: u64 = 4_000_000;
 /// Turn of a woken context while others wait, in nanoseconds.
 pub const WOKEN_TURN_NS: u64 = 300_000;
-/// Turn of a context that computes while woken ones wait, in nanoseconds.
+/// Turn of a computing context while woken ones wait, in nanoseconds.
 pub const COMPUTING_TURN_NS: u64 = WOKEN_TURN_NS / WOKEN_SHARES;
-/// Shares of a processor that woken contexts may have for each share of those that compute.
+/// Shares of a processor that woken contexts may have for each share of computing ones.
 const WOKEN_SHARES: u64 = 3;
 
 /// Why a context runs.
@@ -31,11 +30,11 @@ const WOKEN_SHARES: u64 = 3;
 pub enum Kind {
     /// The event that it waited for has come.
     Woken,
-    /// It has run for long.
+    /// It has run for a long time.
     Computing,
 }
 
-/// A context that can run, and what it has had already.
+/// A context that can run, and the time that it has had.
 #[derive(Clone, Debug)]
 pub struct Run<T> {
     /// The context.
@@ -43,7 +42,8 @@ pub struct Run<T> {
     kind: Kind,
     /// Woken: nanoseconds since the wake-up. Computing: nanoseconds of the slice.
     used_ns: u64,
-    /// A slice has ended in this turn. What it runs until that is noticed is of the next one.
+    /// Whether a slice has ended in this turn. Time until that is noticed belongs to the next
+    /// slice.
     slice_is_over: bool,
     /// Nanoseconds of this turn.
     turn_ns: u64,
@@ -61,16 +61,16 @@ impl<T> Run<T> {
 pub struct Turns {
     /// Of woken contexts.
     pub woken: u64,
-    /// Of contexts that compute.
+    /// Of computing contexts.
     pub computing: u64,
-    /// Those of the latter that woken contexts had to wait for.
+    /// Turns of computing contexts for which woken ones had to wait.
     pub owed: u64,
 }
 
-/// The contexts that can run and do not, for all processors.
+/// The contexts that are ready but not running, for all processors.
 #[derive(Debug, Default)]
 pub struct Ready<T> {
-    /// Those that were woken, and those that yielded.
+    /// Woken contexts, and contexts that yielded.
     first: VecDeque<Run<T>>,
     computing: VecDeque<Run<T>>,
     turns: Turns,
@@ -90,7 +90,7 @@ impl<T> Ready<T> {
         }
     }
 
-    /// A context was woken, or starts.
+    /// Adds a context that was woken, or starts.
     pub fn wake(&mut self, context: T) {
         self.first.push_back(Run {
             context,
@@ -101,7 +101,7 @@ impl<T> Ready<T> {
         });
     }
 
-    /// A context that can go on has to let others run.
+    /// Puts back a context that could continue but has to let others run.
     pub fn put_back(&mut self, run: Run<T>) {
         match run.kind {
             Kind::Woken => self.first.push_back(run),
@@ -110,7 +110,7 @@ impl<T> Ready<T> {
         }
     }
 
-    /// A context lets others run.
+    /// Puts back a context that yields.
     pub fn yields(&mut self, run: Run<T>, processor: &mut Processor) {
         if run.kind == Kind::Computing {
             processor.owe();
@@ -118,7 +118,7 @@ impl<T> Ready<T> {
         self.first.push_back(run);
     }
 
-    /// Takes the context whose turn it is on a processor, of those that may run there.
+    /// Takes the context whose turn it is on a processor, among those that may run there.
     pub fn take(&mut self, processor: &Processor, may_run: impl Fn(&T) -> bool) -> Option<Run<T>> {
         let place = |queue: &VecDeque<Run<T>>| queue.iter().position(|run| may_run(&run.context));
         let (first, computing) = (place(&self.first), place(&self.computing));
@@ -151,8 +151,8 @@ impl<T> Ready<T> {
         self.turns
     }
 
-    /// For how many nanoseconds a context may go on that runs on a processor: 0 when it has to let
-    /// others run, `u64::MAX` when nobody waits.
+    /// How many nanoseconds a context that runs on a processor may continue: 0 when it has to let
+    /// others run, `u64::MAX` when no context waits.
     pub fn rest_ns(
         &self,
         run: &Run<T>,
@@ -175,27 +175,27 @@ impl<T> Ready<T> {
                 }
             }
             Kind::Computing if first && processor.owes => processor.owed_ns(),
-            // It yielded before those that wait were woken.
+            // It yielded before the waiting contexts were woken.
             Kind::Computing if first => COMPUTING_TURN_NS.saturating_sub(run.turn_ns),
             Kind::Computing => SLICE_NS - run.used_ns,
         }
     }
 }
 
-/// Time of a processor that woken contexts have had and those that compute have not.
+/// The balance of a processor's time between woken and computing contexts.
 #[derive(Debug, Default)]
 pub struct Processor {
-    /// Nanoseconds of woken contexts, less [`WOKEN_SHARES`] times those of contexts that compute;
-    /// at most [`WOKEN_TURN_NS`] to either side.
+    /// Nanoseconds of woken contexts, less [`WOKEN_SHARES`] times those of computing contexts; at
+    /// most [`WOKEN_TURN_NS`] in either direction.
     balance_ns: i64,
-    /// It is the turn of one that computes.
+    /// Whether it is a computing context's turn.
     owes: bool,
-    /// How often it came to be.
+    /// How often it came to owe a turn.
     debts: u64,
 }
 
 impl Processor {
-    /// Nobody has run yet.
+    /// A processor on which no context has run yet.
     pub const fn new() -> Self {
         Processor {
             balance_ns: 0,
@@ -234,8 +234,8 @@ impl Processor {
         run.kind == Kind::Woken || !self.owes
     }
 
-    /// How often it came to owe a turn to a context that computes. In between, every wake-up
-    /// interrupts one that computes.
+    /// How often it came to owe a turn to a computing context. Between two such turns, every
+    /// wake-up interrupts a computing context.
     pub fn debts(&self) -> u64 {
         self.debts
     }
@@ -250,12 +250,12 @@ impl Processor {
         self.owes = true;
     }
 
-    /// For how many nanoseconds woken contexts may go on before it is the others' turn.
+    /// How many nanoseconds woken contexts may continue before it is the others' turn.
     fn woken_rest_ns(&self) -> u64 {
         WOKEN_TURN_NS.saturating_add_signed(-self.balance_ns)
     }
 
-    /// For how many nanoseconds nothing interrupts a context that computes.
+    /// For how many nanoseconds nothing interrupts a computing context.
     fn owed_ns(&self) -> u64 {
         self.balance_ns.max(0).unsigned_abs().div_ceil(WOKEN_SHARES)
     }

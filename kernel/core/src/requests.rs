@@ -1,9 +1,9 @@
-//! Requests on their way between clients and one scheme daemon.
+//! Requests between clients and one scheme daemon.
 //!
-//! A request's tag is its index here. A tag is free again as soon as its client has taken the
-//! answer; for a client that no longer waits, as soon as the daemon has answered. Type parameters:
-//! `W` is what wakes the client, `F` a passed file, `A` an abandoned request: what is to be cleared
-//! up when the answer comes and the client is gone.
+//! A request's tag is its index here. A tag is free again once its client has taken the answer,
+//! or, for a client that no longer waits, once the daemon has answered. Type parameters: `W` wakes
+//! the client, `F` is a passed file, `A` an abandoned request: what has to be cleaned up when the
+//! answer comes and the client is gone.
 
 use alloc::collections::{BTreeMap, LinkedList};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ECANCELED: i32 = 125;
 
-/// An answer as the daemon sends it.
+/// An answer from the daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<F> {
     /// A value or an error number, with flags.
@@ -21,19 +21,19 @@ pub enum Reply<F> {
         result: Result<usize, i32>,
         /// First extra byte of the message (new descriptor flags).
         extra: u8,
-        /// The daemon is to be notified when a descriptor of this file is closed next.
+        /// Whether to notify the daemon when a descriptor of this file is next closed.
         notify_on_detach: bool,
     },
-    /// A file out of the daemon's table.
+    /// A file from the daemon's table.
     Fd(F),
     /// The files that were moved to the request before.
     Fds,
 }
 
-/// An answer as the client gets it.
+/// An answer for the client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<F> {
-    /// As [`Reply::Value`].
+    /// A value or an error number; see [`Reply::Value`].
     Value {
         /// Value, or error number.
         result: Result<usize, i32>,
@@ -42,7 +42,7 @@ pub enum Answer<F> {
         /// See [`Reply::Value`].
         notify_on_detach: bool,
     },
-    /// As [`Reply::Fd`].
+    /// The file of a [`Reply::Fd`].
     Fd(F),
     /// The files of a [`Reply::Fds`].
     Fds(Vec<F>),
@@ -57,12 +57,12 @@ pub enum TagError {
     Answered,
 }
 
-/// The work that remains after an answer, to be done without locks held.
+/// The work that remains after an answer. Do it without locks held.
 #[derive(Debug)]
 pub struct Completed<W, F, A> {
     /// The client to wake, unless it gave up.
     pub waiter: Option<W>,
-    /// Files that nobody collected.
+    /// Files that no client took.
     pub files: Vec<F>,
     /// The file of a [`Reply::Fd`] for a client that gave up.
     pub file: Option<F>,
@@ -83,14 +83,14 @@ enum State<W, F, A> {
     Answered(Answer<F>),
 }
 
-/// All requests of one scheme that are not finished.
+/// All unfinished requests of one scheme.
 #[derive(Debug)]
 pub struct Requests<W, F, A> {
     /// By tag. There may be more than contiguous memory has room for: a program that ends unmaps
-    /// all it has at once.
+    /// everything at once.
     slots: BTreeMap<usize, Option<State<W, F, A>>>,
     free: Vec<u32>,
-    /// Tags that were given out, the free ones among them.
+    /// The number of tags made so far, including free ones.
     tags: u32,
 }
 
@@ -101,7 +101,7 @@ impl<W, F, A> Default for Requests<W, F, A> {
 }
 
 impl<W, F, A> Requests<W, F, A> {
-    /// No requests.
+    /// A table without requests.
     pub const fn new() -> Self {
         Self {
             slots: BTreeMap::new(),
@@ -110,12 +110,12 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// Number of requests that are not finished.
+    /// Number of unfinished requests.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when nothing is under way.
+    /// Whether no request is under way.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -151,9 +151,9 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// The daemon answers. A request that was to be cancelled and is answered with ECANCELED ends
-    /// with EINTR; EINTR without a cancellation becomes EIO, because the client would take it for
-    /// a signal.
+    /// Handles the daemon's answer. A cancelled request that is answered with ECANCELED ends with
+    /// EINTR. EINTR without a cancellation becomes EIO, because the client would take it for a
+    /// signal.
     pub fn answer(
         &mut self,
         tag: u32,
@@ -214,7 +214,7 @@ impl<W, F, A> Requests<W, F, A> {
         })
     }
 
-    /// The client takes its answer, if there is one.
+    /// Takes the client's answer, if there is one.
     pub fn take(&mut self, tag: u32) -> Option<Answer<F>> {
         let slot = self.slot(tag as usize)?;
         match slot.take() {
@@ -229,7 +229,8 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// The client was interrupted; true when the daemon is to be asked to cancel (the first time).
+    /// Records that the client was interrupted. True when the daemon must be asked to cancel (the
+    /// first time).
     pub fn cancel(&mut self, tag: u32) -> bool {
         match self.slot(tag as usize) {
             Some(Some(State::Waiting { canceling, .. })) => !core::mem::replace(canceling, true),
@@ -237,8 +238,8 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// The client is gone: when the answer comes it is dropped, and `abandoned` is handed out to be
-    /// cleared up. If it came already, both are handed out now.
+    /// Records that the client is gone. When the answer comes it is dropped, and `abandoned` is
+    /// returned for cleaning up. If the answer has already come, both are returned now.
     pub fn abandon(&mut self, tag: u32, abandoned: A) -> Option<(Option<Answer<F>>, A)> {
         match self.slot(tag as usize) {
             Some(Some(State::Waiting {
@@ -275,8 +276,8 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// Moves files to a waiting request. The files it had before are handed back; on error the new
-    /// ones are.
+    /// Moves files to a waiting request. Returns the files that it had before; on error, the new
+    /// ones.
     pub fn put_files(&mut self, tag: usize, new: Vec<F>) -> Result<Vec<F>, (TagError, Vec<F>)> {
         match self.slot(tag) {
             Some(Some(State::Waiting { files, .. })) => Ok(core::mem::replace(files, new)),
@@ -285,7 +286,7 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// The daemon is gone: answers every waiting request with `errno`.
+    /// Answers every waiting request with `errno`, because the daemon is gone.
     pub fn fail_all(&mut self, errno: i32) -> LinkedList<Completed<W, F, A>> {
         (0..self.tags)
             .filter_map(|tag| {

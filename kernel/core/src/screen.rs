@@ -1,9 +1,8 @@
-//! Text on a screen: what the loader says of the screen checked, the letters, and a grid of plain
-//! text.
+//! Text on a screen: the check of the loader's description, the letters, and a grid of plain text.
 //!
-//! The grid knows no memory: `Grid::paint` names the cells that changed, `draw` says what belongs
-//! where, and the kernel stores it (`arch::framebuffer`). Control sequences are the business of
-//! `consoled`, which sends cells. The launcher reads pictures of a guest's screen with the same
+//! The grid accesses no memory: `Grid::paint` lists the cells that have changed, `draw` says which
+//! value belongs where, and the kernel stores it (`arch::framebuffer`). `consoled` handles control
+//! sequences and sends cells. The launcher reads pictures of a guest's screen with the same
 //! letters.
 
 mod draw;
@@ -23,12 +22,12 @@ pub const LETTER_HEIGHT: usize = 16;
 pub const MAX_COLUMNS: usize = 192;
 /// Most rows of a grid.
 pub const MAX_ROWS: usize = 68;
-/// Fewest columns and rows worth showing.
+/// Fewest columns and rows that are worth showing.
 const MIN: usize = 20;
 /// Most bytes that are accepted: 7680 x 4320 pixels of 4 bytes are an eighth of it.
 pub const MAX_BYTES: u64 = 1 << 30;
 
-/// How text lies on a screen.
+/// The layout of text on a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Letters in a row.
@@ -42,7 +41,7 @@ pub struct Layout {
 /// Why a screen cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// Neither pixels of red, green and blue nor characters: the loader's number for it.
+    /// Neither pixels of red, green and blue nor characters: the loader's number of the format.
     Format(u8),
     /// Bits of a pixel that are not supported, or into which the colours do not fit.
     Bits(u8),
@@ -52,7 +51,7 @@ pub enum Unusable {
     Pitch(u32),
     /// More than `MAX_BYTES`: bytes of all rows.
     Bytes(u64),
-    /// No memory can be there: address.
+    /// An address where no memory can be.
     Address(u64),
 }
 
@@ -79,7 +78,7 @@ impl fmt::Display for Unusable {
 }
 
 impl Layout {
-    /// The layout of a screen of this many pixels, with dots so large that no more letters are
+    /// The layout of a screen of this many pixels. Its dots are so large that no more letters are
     /// shown than a grid holds, and that text can be read on screens with many pixels.
     pub fn of_pixels(width: usize, height: usize) -> Layout {
         let across = width.div_ceil(MAX_COLUMNS * LETTER_WIDTH);
@@ -92,10 +91,11 @@ impl Layout {
         }
     }
 
-    /// Checks a loader's words; `address_bits` is how wide the processor's physical addresses are.
+    /// Checks a loader's description; `address_bits` is the width of the processor's physical
+    /// addresses.
     ///
     /// # Errors
-    /// Why there can be no text on it.
+    /// The reason why there can be no text on the screen.
     pub fn of(info: &ScreenInfo, address_bits: u32) -> Result<Layout, Unusable> {
         let (width, height) = (info.width as usize, info.height as usize);
         let layout = match info.format {
@@ -140,7 +140,7 @@ impl Layout {
     }
 }
 
-/// Whether a dot of a letter (Latin-1) is lit; `x` and `y` from its upper left corner.
+/// Whether a dot of a letter (Latin-1) is lit; `x` and `y` count from its upper left corner.
 pub fn is_lit(letter: u8, x: usize, y: usize) -> bool {
     const LATIN: u8 = 0xA0;
     let shape = match letter {
@@ -156,17 +156,17 @@ pub fn is_lit(letter: u8, x: usize, y: usize) -> bool {
 /// The content of one place of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The letter (Latin-1); 0 shows nothing, as a space does.
+    /// The letter (Latin-1); 0 shows nothing, like a space.
     pub letter: u8,
     /// Its colour, in the order of terminals: black, red, green, yellow, blue, magenta, cyan,
     /// white, and the same bright.
     pub color: u8,
-    /// Letter and background change places, as for a cursor.
+    /// Whether letter and background change places, as for a cursor.
     pub reversed: bool,
 }
 
-/// Bytes of a cell as terminals send it: column and row (16 bits each, little endian), letter,
-/// colour, 1 for a reversed one, 0.
+/// Bytes of a cell from a terminal: column and row (16 bits each, little endian), letter, colour,
+/// 1 for a reversed one, 0.
 pub const CELL_SIZE: usize = 8;
 
 impl Cell {
@@ -178,7 +178,7 @@ impl Cell {
         }
     }
 
-    /// Column, row and cell from what a terminal sends.
+    /// Decodes column, row and cell from a terminal's bytes.
     pub fn decode(bytes: [u8; CELL_SIZE]) -> (usize, usize, Cell) {
         let [c0, c1, r0, r1, letter, color, reversed, _] = bytes;
         let place = |low, high| usize::from(u16::from_le_bytes([low, high]));
@@ -197,8 +197,8 @@ const WHITE: u8 = 7;
 /// A cell that shows nothing.
 const EMPTY: u8 = 0;
 
-/// The letters of plain text on a screen, without colours and control sequences: what the kernel
-/// shows until a terminal takes the screen over.
+/// The letters of plain text on a screen, without colours and control sequences. The kernel shows
+/// them until a terminal takes the screen over.
 pub struct Grid {
     columns: usize,
     rows: usize,
@@ -206,9 +206,9 @@ pub struct Grid {
     shown: [[u8; MAX_COLUMNS]; MAX_ROWS],
     column: usize,
     row: usize,
-    /// Column and row of the cursor that is shown.
+    /// Column and row of the visible cursor.
     shown_cursor: Option<(usize, usize)>,
-    /// Rows that may differ from what is shown: first, and behind the last.
+    /// Rows that may differ from the screen: the first, and the one behind the last.
     changed: (usize, usize),
 }
 
@@ -233,7 +233,7 @@ impl Grid {
         }
     }
 
-    /// Begins anew on a cleared screen of this layout.
+    /// Starts again on a cleared screen of this layout.
     pub fn resize(&mut self, layout: Layout) {
         // In place: a grid is larger than the stack at boot.
         self.wanted.fill([EMPTY; MAX_COLUMNS]);
@@ -245,8 +245,8 @@ impl Grid {
         self.rows = layout.rows.min(MAX_ROWS);
     }
 
-    /// Takes text. Line feeds begin a new line; control characters but carriage returns,
-    /// backspaces and tabs show nothing, characters of several bytes a question mark.
+    /// Takes text. Line feeds begin a new line. Control characters other than carriage returns,
+    /// backspaces and tabs show nothing; characters of several bytes show a question mark.
     pub fn write(&mut self, bytes: &[u8]) {
         if self.columns == 0 || self.rows == 0 {
             return;
@@ -256,7 +256,7 @@ impl Grid {
         }
     }
 
-    /// Calls `put` with column, row and cell of everything that is not shown as it should be.
+    /// Calls `put` with column, row and cell of everything that differs from the screen.
     pub fn paint(&mut self, mut put: impl FnMut(usize, usize, Cell)) {
         let (cursor, shown_cursor) = (self.cursor(), self.shown_cursor);
         if cursor != shown_cursor {
@@ -278,7 +278,7 @@ impl Grid {
         self.changed = (0, 0);
     }
 
-    /// Calls `put` for all cells: others have drawn on the screen.
+    /// Calls `put` for all cells, because others have drawn on the screen.
     pub fn paint_all(&mut self, mut put: impl FnMut(usize, usize, Cell)) {
         let cursor = self.cursor();
         for row in 0..self.rows {
@@ -296,7 +296,7 @@ impl Grid {
         self.changed = (0, 0);
     }
 
-    /// Where the cursor is shown; after the last column it stands on it.
+    /// The place of the cursor; after the last column it is on the last column.
     fn cursor(&self) -> Option<(usize, usize)> {
         let last = self.columns.checked_sub(1)?;
         Some((self.column.min(last), self.row))

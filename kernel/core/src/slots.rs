@@ -1,15 +1,15 @@
-//! The slot table behind a file table: numbered places chosen by the caller.
+//! The slot table behind a file table: numbered places that the caller chooses.
 //!
-//! Redox programs choose descriptor numbers themselves, in one of two number spaces: plain numbers
-//! and numbers with [`UPPER_TAG`] set, which POSIX code cannot see or close by accident. Both grow
-//! on demand up to [`MAX_SLOTS`] places.
+//! Redox programs choose descriptor numbers themselves, in one of two number spaces: plain
+//! numbers, and numbers with [`UPPER_TAG`] set, which POSIX code cannot see or close by accident.
+//! Both grow on demand up to [`MAX_SLOTS`] places.
 
 use alloc::vec::Vec;
 
 /// Marks a number of the upper table (bit 62).
 pub const UPPER_TAG: usize = 1 << 62;
 
-/// Places per number space, and also the most entries both spaces hold together.
+/// Places per number space; also the most entries of both spaces together.
 pub const MAX_SLOTS: usize = 65_536;
 
 /// Why a table operation was refused.
@@ -29,7 +29,7 @@ pub enum SlotError {
     Memory,
 }
 
-/// An empty list with room for `count` entries: programs decide how many there are.
+/// An empty list with room for `count` entries, a number that programs determine.
 fn list_for<T>(count: usize) -> Result<Vec<T>, SlotError> {
     let mut list = Vec::new();
     let reserved = list.try_reserve_exact(count);
@@ -104,7 +104,7 @@ impl<T> SlotTable<T> {
         space.get(index)?.as_ref()
     }
 
-    /// True when an entry could be put at `number` now.
+    /// Checks that an entry could be put at `number` now.
     fn check_free(&self, number: usize) -> Result<(), SlotError> {
         if number & !UPPER_TAG >= MAX_SLOTS {
             return Err(SlotError::Limit);
@@ -116,7 +116,7 @@ impl<T> SlotTable<T> {
         }
     }
 
-    /// Puts `entry` at `number`; a refused entry is handed back.
+    /// Puts `entry` at `number`; returns a refused entry.
     pub fn insert(&mut self, number: usize, entry: T) -> Result<(), (SlotError, T)> {
         if self.used >= MAX_SLOTS {
             return Err((SlotError::Limit, entry));
@@ -135,7 +135,7 @@ impl<T> SlotTable<T> {
         Ok(())
     }
 
-    /// Takes the entry at `number` out.
+    /// Takes out the entry at `number`.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let (space, index) = self.space_mut(number);
         let entry = space.get_mut(index)?.take();
@@ -181,8 +181,8 @@ impl<T> SlotTable<T> {
         Ok(taken)
     }
 
-    /// Puts several entries in, `entries[i]` at `numbers[i]`: all of them or none. Refused entries
-    /// are handed back.
+    /// Puts several entries in, `entries[i]` at `numbers[i]`: all of them or none. Returns refused
+    /// entries.
     pub fn insert_all(
         &mut self,
         numbers: &[usize],
@@ -200,7 +200,7 @@ impl<T> SlotTable<T> {
             return Err((error, entries));
         }
         for (&number, entry) in numbers.iter().zip(entries) {
-            // Checked above: the place is free and there.
+            // Checked above: the place exists and is free.
             let _ = self.insert(number, entry);
         }
         Ok(())
@@ -240,7 +240,7 @@ impl<T> SlotTable<T> {
             .filter_map(|(number, entry)| Some((number, entry.as_ref()?)))
     }
 
-    /// Takes everything out, in the order of [`SlotTable::iter`].
+    /// Takes out all entries, in the order of [`SlotTable::iter`].
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.used = 0;
         let plain = core::mem::take(&mut self.plain);

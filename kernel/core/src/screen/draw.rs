@@ -1,4 +1,4 @@
-//! Cells in the screen's memory: the pixels of a letter, or a character of a VGA text mode.
+//! Draws cells in the screen's memory: the pixels of a letter, or a character of a VGA text mode.
 
 use super::{Cell, LETTER_HEIGHT, LETTER_WIDTH, Layout, is_lit};
 use crate::bootinfo::{ScreenFormat, ScreenInfo};
@@ -23,14 +23,14 @@ const PALETTE: [[u8; 3]; 16] = [
     [0xFF, 0xFF, 0xFF],
 ];
 const BLACK: u8 = 0;
-/// VGA's attributes have red and blue in each other's place.
+/// VGA's attributes have red and blue exchanged.
 const VGA_COLORS: [u8; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 /// The bit of a VGA attribute that makes letters bright.
 const VGA_BRIGHT: u8 = 8;
 
 /// Calls `store` with offset and value of every pixel, or of the character, that shows a cell; the
-/// value's low `info.unit()` bytes belong there. Nothing happens outside of the layout, which is
-/// what `Layout::of` makes of `info`: then all offsets lie in the screen's memory, on boundaries of
+/// value's low `info.unit()` bytes belong there. No effect outside the layout, which must be what
+/// `Layout::of` returns for `info`: then all offsets lie in the screen's memory, on boundaries of
 /// the unit.
 pub fn draw(
     info: &ScreenInfo,
