@@ -173,8 +173,8 @@ impl Links {
                     function.done(outcome);
                 }
             }
-            // In this order, so that nothing is stored in the memory of a peer that has started
-            // anew: its first doorbell announces that.
+            // In this order, so that nothing is stored in the memory of a peer that has restarted:
+            // its first doorbell announces the restart.
             match rang {
                 true => engine.doorbell(memory, function.peer()),
                 false => engine.poll_node(memory, function.peer()),

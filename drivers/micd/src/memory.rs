@@ -53,9 +53,9 @@ pub struct Peer {
     pub gathers_stores: bool,
 }
 
-/// Memory that can be told where peers are.
+/// Memory that also reaches the memory of peers, once it has their places.
 pub trait PeerMemory: Memory {
-    /// Sets how to reach a peer, in place of what was known of it.
+    /// Sets how to reach a peer's memory, and replaces what was set before.
     fn add_peer(&mut self, node: NodeId, peer: Peer);
 }
 

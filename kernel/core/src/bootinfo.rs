@@ -348,7 +348,7 @@ mod tests {
         out.extend(0u64.to_le_bytes());
         out.extend(pages.to_le_bytes());
         out.extend(attributes.to_le_bytes());
-        // Firmware may use longer entries than the specification knows.
+        // Firmware may use longer entries than the specification defines.
         out.extend([0xFF; 8]);
         out
     }

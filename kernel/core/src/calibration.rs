@@ -59,7 +59,7 @@ const WINDOWS_PER_SECOND: u64 = 100;
 const TRIES: usize = 16;
 /// Most windows.
 const WINDOWS: usize = 24;
-/// Two windows agree when their rates differ by less than one part in this many.
+/// Two windows agree when their rates differ by at most one part in this many.
 const PRECISION: u64 = 1000;
 /// Readings after which a ruler counts as dead: longer than any window that ends.
 const MAX_READINGS: u32 = 4_000_000;

@@ -115,7 +115,7 @@ impl<W, F, A> Requests<W, F, A> {
         self.slots.len()
     }
 
-    /// Whether no request is under way.
+    /// Whether there is no unfinished request.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

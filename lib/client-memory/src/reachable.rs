@@ -139,7 +139,7 @@ pub(crate) fn before_fork() {
     WRITER.hold();
 }
 
-/// Part of [`fork::after`](crate::fork::after): the child has to look its memory up anew.
+/// Part of [`fork::after`](crate::fork::after): the child has to look up its memory again.
 ///
 /// # Safety
 /// As for [`fork::after`](crate::fork::after).

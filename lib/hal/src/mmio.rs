@@ -23,7 +23,7 @@ impl Registers {
     /// Takes a region that holds at least `bytes` bytes of registers.
     ///
     /// # Errors
-    /// `EINVAL` when the region is shorter: not the device the driver knows.
+    /// `EINVAL` when the region is shorter, as that of another device may be.
     pub fn new(region: Region, bytes: usize) -> Result<Self> {
         if region.len() < bytes {
             return Err(Error::new(EINVAL));

@@ -1,11 +1,11 @@
 //! Short waits without sleeping.
 
-/// Gives the processor to other programs for this round. It returns at once when no other is ready.
+/// Yields the processor to other programs for one turn. Returns at once when no other is ready.
 pub fn yield_now() {
     #[cfg(all(target_os = "redox", target_arch = "x86_64"))]
     {
-        // SAFETY: the call takes no arguments and touches no memory; the registers are those that a
-        // call may destroy (rcx and r11 go by the processor, r9 and xmm by the kernel's leave).
+        // SAFETY: the call takes no arguments and touches no memory; the registers are those that
+        // a call may destroy (rcx and r11 go by the processor, r9 and xmm by the kernel's leave).
         unsafe {
             core::arch::asm!(
                 "syscall",

@@ -321,10 +321,10 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// back with [`unpin`](Self::unpin).
     ///
     /// # Errors
-    /// `EINVAL` for no bytes; `EFAULT` when the object has fewer bytes, is not the caller's, was
-    /// pinned for reading only and is to be written, or when no program maps a provided page: the
-    /// program's address then means something else. The library maps an object once, so a page
-    /// that is mapped anywhere is mapped where the library has it.
+    /// `EINVAL` when `length` is 0. `EFAULT` when the object has fewer bytes, is not the caller's,
+    /// or was pinned for reading only although `writes` is set, or when no program maps a provided
+    /// page: the program's address then means something else. The library maps an object once, so
+    /// a page that is mapped anywhere is mapped where the library has it.
     pub fn pages_for_use(
         &mut self,
         token: Token,

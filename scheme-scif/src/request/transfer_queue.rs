@@ -2,8 +2,8 @@
 //!
 //! Blocking transfers take turns: the one at the front moves its bytes until it is done, and the
 //! others wait behind it, so two programs' large writes never mix. The queue remembers how many
-//! bytes the front has moved, because a kept request starts its handler anew at each retry: bytes
-//! that are already in the ring must not be sent a second time.
+//! bytes the front has moved, because each retry of a kept request runs its handler from the
+//! start: bytes that are already in the ring must not be sent a second time.
 
 use alloc::collections::VecDeque;
 

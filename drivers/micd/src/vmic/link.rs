@@ -201,8 +201,8 @@ impl Link {
     }
 
     /// Whether the peer no longer writes to the memory of previous drivers on this side: it is
-    /// absent or stopped, has started anew since this driver started, or is bound to nobody or to
-    /// this driver.
+    /// absent or stopped, has restarted since this driver started, or is bound to no driver or to
+    /// this one.
     pub fn predecessor_is_quiesced(&self) -> bool {
         let Some(peer) = self.whole_peer_record() else {
             return false;
@@ -361,7 +361,7 @@ impl Link {
             self.heartbeat.restart();
             self.state = State::Connected { peer };
         } else {
-            // The peer may have used our queue pair already: start anew once it has seen the stop.
+            // The peer may already have used our queue pair: restart once it has seen the stop.
             self.stop(peer);
         }
     }

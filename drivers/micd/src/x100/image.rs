@@ -18,7 +18,7 @@ pub const MAX_COMMAND_LINE: usize = 2048;
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
 /// Bytes written in one iteration of the driver's loop, during which everything else waits.
 const PIECE: usize = 1 << 20;
-/// The end of the addresses and sizes that can be told to the card, which have 32 bits.
+/// The end of the addresses and sizes that the card can be given, which have 32 bits.
 const REACH: u64 = 1 << 32;
 
 /// Offsets in the header of an x86 kernel image (the boot protocol of Linux).

@@ -2,9 +2,9 @@
 //!
 //! The table has 32 entries of 16 GiB each. At first entry *i* shows host memory from *i* × 16 GiB
 //! on, which is all that most machines have. Memory above that takes entries that are not in use.
-//! An entry in use stays as it is until the link is made anew, so a card address never changes its
-//! meaning while the card may use it. Neighbours in the host's memory are neighbours for the card,
-//! or cannot be reached, because runs of pages may cross the borders of entries.
+//! An entry in use does not change until the link is restarted, so a card address never changes
+//! its meaning while the card may use it. Neighbours in the host's memory are neighbours for the
+//! card, or cannot be reached, because runs of pages may cross the borders of entries.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;

@@ -1,4 +1,5 @@
-//! The grid against what is painted, layouts of good and bad screens, the letters.
+//! Tests that the painted cells are those of the grid, the layouts of good and bad screens, and
+//! the letters.
 
 use super::*;
 use std::string::String;
@@ -133,7 +134,7 @@ fn any_bytes_keep_the_cursor_inside() {
         picture.write("");
         picture.cursor();
     }
-    // The painted cells are the wanted ones.
+    // The painted letters are those of `Grid::wanted`.
     for (row, cells) in picture.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             assert_eq!(cell.letter, picture.grid.wanted[row][column]);

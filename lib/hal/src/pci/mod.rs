@@ -303,8 +303,8 @@ impl Function {
     /// read below does not overtake it on the bus. A function that is not there writes nothing.
     ///
     /// # Errors
-    /// `ENODEV` when a function that is not there is to be allowed, `EIO` when the register does
-    /// not take the value.
+    /// `ENODEV` when `is_master` is set and the function is not there, `EIO` when the register
+    /// does not take the value.
     pub fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
         let mut found = self.read_config(COMMAND)? & 0xffff;
         if found != COMMAND_NOBODY {

@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::mem::PAGE;
 
 /// Maps the first `bytes` bytes of a file (a memory file, or a PCI device's BAR in sysfs), shared,
-/// to be read and written. The mapping lasts as long as the process.
+/// readable and writable. The mapping lasts as long as the process.
 ///
 /// # Errors
 /// `InvalidInput` unless `bytes` is a positive number of whole pages inside the file; the system's

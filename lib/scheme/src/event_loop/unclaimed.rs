@@ -1,11 +1,11 @@
-//! Handles that perhaps nobody has: Redox's kernel drops the answer to an open or dup whose caller
-//! was killed meanwhile, and no message says that the handle is closed.
+//! Handles that perhaps no process has: Redox's kernel drops the answer to an open or dup whose
+//! caller was killed meanwhile, and no message says that the handle is closed.
 //!
 //! A handle counts as unclaimed until the first request for it. If the process that it was made
-//! for has ended by then, presumably nobody has it, and the loop closes it. But a process may have
-//! passed a descriptor on unused and ended, and its heir may not have used the descriptor either.
-//! To make that unlikely, only processes that end in the handle's first minute count, and the heir
-//! has [`LEAST_AGE`] looks' time for a first request of any kind.
+//! for has ended by then, presumably no process has it, and the loop closes it. But a process may
+//! have passed on an unused descriptor and ended, and the receiver may not have used the
+//! descriptor either. To make that unlikely, only processes that end in the handle's first minute
+//! count, and the receiver has the time of [`LEAST_AGE`] looks for a first request of any kind.
 
 use alloc::collections::BTreeMap;
 

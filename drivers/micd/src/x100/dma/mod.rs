@@ -5,7 +5,7 @@
 //! the channel has done, so that the driver need not read from the card. The CPU does what the
 //! engine cannot do: ends that are no multiples of 64 bytes, ranges that are shifted against each
 //! other, copies within the host. When a channel fails, the CPU does its remaining transfers, and
-//! the channel is set up anew. A channel that stands still without reporting an error may still
+//! the channel is set up again. A channel that stands still without reporting an error may still
 //! move bytes, so nothing may be done in its place: the card has to be reset.
 
 mod channel;
@@ -393,7 +393,7 @@ impl Dma {
         self.count(|counters| counters.errors += 1);
     }
 
-    /// Has the CPU do a slice of a failed channel's remaining transfers. Sets the channel up anew
+    /// Has the CPU do a slice of a failed channel's remaining transfers. Sets up the channel again
     /// after the last one.
     fn mend(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &mut self.channels[index];
