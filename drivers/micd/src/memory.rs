@@ -4,7 +4,7 @@
 //! peer. An aperture shows the RAM of its node from that node's physical address 0 on. Programs
 //! may register a page as often as they like, so a page may already be in another block. Each
 //! block is mapped at an address of its own in this task, so such a page gets another local
-//! address: bits above the physical address tell them apart (see [`PHYSICAL_BITS`]).
+//! address: bits above the physical address tell them apart (see `PHYSICAL_BITS`).
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;

@@ -64,7 +64,7 @@ const PRECISION: u64 = 1000;
 /// Readings after which a ruler counts as dead: longer than any window that ends.
 const MAX_READINGS: u32 = 4_000_000;
 
-/// Measures until two windows agree, at most [`WINDOWS`]; `None` when the ruler does not count.
+/// Measures until two windows agree, at most `WINDOWS`; `None` when the ruler does not count.
 pub fn measure(ruler: Ruler, mut read: impl FnMut() -> Reading) -> Option<Rates> {
     let mut found: Vec<Rates> = Vec::new();
     for _ in 0..WINDOWS {

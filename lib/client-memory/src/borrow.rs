@@ -220,7 +220,7 @@ impl Borrower {
     ///
     /// # Errors
     /// `EINVAL` when `space` is no address space; `EFAULT` when the range is beyond user space;
-    /// `ENOMEM`, also when the program has more than [`MOST_MAPPINGS`].
+    /// `ENOMEM`, also when the program has more than `MOST_MAPPINGS`.
     pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
         // `space` may be any descriptor, even of a scheme that never answers, which would keep all
         // others waiting. Only the kernel can tell whether it belongs to the same scheme as the

@@ -351,8 +351,7 @@ impl Memory {
         unsafe { Self::from_mapping(address, bytes, protection) }
     }
 
-    /// Leaves the memory mapped and returns its address; [`unmap`](crate::shared::unmap) unmaps
-    /// it.
+    /// Leaves the memory mapped and returns its address; [`unmap`] unmaps it.
     pub fn leak(self) -> usize {
         let address = self.view.address();
         core::mem::forget(self);

@@ -548,7 +548,7 @@ pub fn get_node_ids(nodes: &mut [NodeId]) -> Result<(usize, NodeId)> {
 }
 
 /// Sets or clears `O_NONBLOCK`. Of SCIF's calls it concerns [`connect`] only; [`read`] and
-/// [`write`] of the file obey it, too.
+/// [`write()`] of the file obey it, too.
 ///
 /// # Errors
 /// `EBADF`.

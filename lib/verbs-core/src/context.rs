@@ -572,9 +572,8 @@ impl Context {
         self.qps.get(number).is_some_and(QueuePair::awaits_lane)
     }
 
-    /// Tells the peer of a lane that nothing more will be sent, and puts the queue pairs of the
-    /// lane into the error state. The lane is over when the peer has ended it, or when its owner
-    /// has called [`end_lane`](Context::end_lane).
+    /// Tells the peer of a lane that nothing more will be sent, and moves the lane's queue pairs to
+    /// the error state. The lane is over when the peer or [`end_lane`](Self::end_lane) ends it.
     ///
     /// # Errors
     /// `NotFound`.

@@ -108,23 +108,23 @@ enum State {
 enum LinkState {
     /// There is none; one may be made from `since` on.
     Down { since: u64 },
-    /// [`LinkStep::Attach`] was requested.
+    /// `LinkStep::Attach` was requested.
     Attaching,
     /// The card may find our queue pair.
     Published,
-    /// [`LinkStep::Connect`] was requested, with the card's queue pair.
+    /// `LinkStep::Connect` was requested, with the card's queue pair.
     Connecting { queue_pair: u64 },
     /// Both sides use each other's queue pair.
     Connected { queue_pair: u64 },
     /// The link has to be ended.
     ToFail { reason: DownReason },
-    /// [`LinkStep::Fail`] was requested.
+    /// `LinkStep::Fail` was requested.
     Failing,
     /// The DMA engine finishes its transfers, until `until` at most.
     Draining { until: u64 },
     /// The card is being reset or kept off the bus, which takes effect by `until`.
     Quieting { until: u64 },
-    /// The card no longer writes, and [`LinkStep::Detach`] was requested.
+    /// The card no longer writes, and `LinkStep::Detach` was requested.
     Detaching,
 }
 

@@ -14,7 +14,7 @@ pub enum Acknowledged {
     Progress,
     /// All segments are acknowledged.
     All,
-    /// It is wrong, for this [`reason`](super::reason), and the message ends.
+    /// It is wrong, for this [`reason`], and the message ends.
     Wrong(u8),
 }
 
