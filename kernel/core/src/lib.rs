@@ -16,6 +16,7 @@ pub mod calibration;
 pub mod events;
 pub mod history;
 pub mod irq_counts;
+pub mod line;
 pub mod memmap;
 pub mod memory_path;
 pub mod pipe;

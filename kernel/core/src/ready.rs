@@ -90,6 +90,16 @@ impl<T> Ready<T> {
         }
     }
 
+    /// Makes room for so many contexts in all, so that none that can run lacks it. False: memory
+    /// has no piece for that.
+    pub fn make_room(&mut self, contexts: usize) -> bool {
+        let mut queues = [&mut self.first, &mut self.computing].into_iter();
+        queues.all(|queue| {
+            let more = contexts.saturating_sub(queue.len());
+            queue.try_reserve(more).is_ok()
+        })
+    }
+
     /// Adds a context that was woken, or starts.
     pub fn wake(&mut self, context: T) {
         self.first.push_back(Run {
@@ -278,6 +288,24 @@ mod tests {
         Poll(u64),
         /// Works for a time (ns) after each wake-up; the next one comes a pause after it slept.
         Wake { work: u64, pause: u64 },
+    }
+
+    #[test]
+    fn room_is_made_for_all_contexts_in_either_queue() {
+        let mut ready = Ready::new();
+        assert!(ready.make_room(100));
+        let places = |ready: &Ready<u32>| (ready.first.capacity(), ready.computing.capacity());
+        let before = places(&ready);
+        (0..100).for_each(|context| ready.wake(context));
+        while let Some(mut run) = ready.take(&Processor::new(), |_| true) {
+            run.kind = Kind::Computing;
+            ready.computing.push_back(run);
+            if ready.first.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((ready.computing.len(), places(&ready)), (100, before));
+        assert!(!Ready::<u32>::new().make_room(usize::MAX));
     }
 
     struct Context {

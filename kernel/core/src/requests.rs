@@ -146,7 +146,10 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     fn finish(&mut self, tag: usize) {
-        if let (Some(_), Ok(index)) = (self.slots.remove(&tag), u32::try_from(tag)) {
+        if let (Some(_), Ok(index)) = (self.slots.remove(&tag), u32::try_from(tag))
+            // Without a piece of memory for the list the tag is not used again.
+            && self.free.try_reserve(1).is_ok()
+        {
             self.free.push(index);
         }
     }

@@ -61,11 +61,24 @@ pub enum State {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many contexts there are.
+pub(super) fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Context {
     /// See `sched::new_context`.
     pub(super) fn new(extension: Extension) -> Result<Context> {
         let machine = MachineState::new().ok_or(Error::new(ENOMEM))?;
+        COUNT.fetch_add(1, Ordering::Relaxed);
         Ok(Context {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             extension,

@@ -1,9 +1,10 @@
 //! Contexts that wait on words of memory. Words are identified by physical address, so this works
 //! across address spaces that share memory.
 
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel_core::line::Line;
 use spin::Mutex;
 
 use super::{WaitError, WaitQueue};
@@ -15,12 +16,13 @@ struct Waiter {
     queue: WaitQueue,
 }
 
-static WAITERS: Mutex<BTreeMap<usize, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::new());
+/// The lines of those that wait for a word, none of them empty.
+static WAITERS: Mutex<BTreeMap<usize, Line<Arc<Waiter>>>> = Mutex::new(BTreeMap::new());
 
 /// The numbers of words with waiters and of waiting contexts, for `sys/stat`.
 pub fn counts() -> (usize, usize) {
     let waiters = WAITERS.lock();
-    (waiters.len(), waiters.values().map(Vec::len).sum())
+    (waiters.len(), waiters.values().map(Line::len).sum())
 }
 
 /// Whether a context waits for a word in a frame, which must then stay in the space of that
@@ -34,41 +36,39 @@ pub fn is_waited_for(frame: usize) -> bool {
 /// nanoseconds.
 pub fn wait(key: usize, deadline: Option<u64>) -> Result<(), WaitError> {
     let waiter = Arc::new(Waiter::default());
-    WAITERS.lock().entry(key).or_default().push(waiter.clone());
+    let place = WAITERS.lock().entry(key).or_default().join(waiter.clone());
     let woken = || waiter.woken.load(Ordering::Acquire).then_some(());
     let ended = waiter.queue.wait(deadline, woken);
     if ended.is_err() {
-        forget(key, &waiter);
+        // Not woken, so it is in that line still.
+        take(key, |line| line.leave(place));
     }
     ended
 }
 
-fn forget(key: usize, waiter: &Arc<Waiter>) {
+/// Takes one of those that wait for a word.
+fn take(
+    key: usize,
+    which: impl FnOnce(&mut Line<Arc<Waiter>>) -> Option<Arc<Waiter>>,
+) -> Option<Arc<Waiter>> {
     let mut all = WAITERS.lock();
-    if let Some(list) = all.get_mut(&key) {
-        list.retain(|other| !Arc::ptr_eq(other, waiter));
-        if list.is_empty() {
-            all.remove(&key);
-        }
+    let line = all.get_mut(&key)?;
+    let taken = which(line);
+    if line.is_empty() {
+        all.remove(&key);
     }
+    taken
 }
 
 /// Wakes at most `most` waiters, those first that have waited longest.
 pub fn wake(key: usize, most: usize) -> usize {
-    let woken: Vec<_> = {
-        let mut all = WAITERS.lock();
-        let Some(list) = all.get_mut(&key) else {
-            return 0;
-        };
-        let woken = list.drain(..most.min(list.len())).collect();
-        if list.is_empty() {
-            all.remove(&key);
-        }
-        woken
-    };
-    for waiter in &woken {
+    let mut woken = 0;
+    while woken < most
+        && let Some(waiter) = take(key, Line::take_first)
+    {
         waiter.woken.store(true, Ordering::Release);
         waiter.queue.wake_all();
+        woken += 1;
     }
-    woken.len()
+    woken
 }

@@ -16,7 +16,7 @@ mod wait;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ::syscall::error::{EFAULT, EINVAL, Error, Result};
+use ::syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result};
 use kernel_core::ready::{self, Kind, Ready, Run};
 use spin::Mutex;
 
@@ -135,9 +135,14 @@ pub fn current_space() -> Result<Arc<AddrSpace>> {
 }
 
 /// A stopped context without address space, with all registers zero and the data of a higher
-/// layer.
+/// layer. `ENOMEM`.
 pub fn new_context(extension: Extension) -> Result<ContextRef> {
-    Context::new(extension).map(Arc::new)
+    let context = Context::new(extension)?;
+    // It must not lack a place in a queue when it is woken.
+    match READY.lock().make_room(context::count()) {
+        true => Ok(Arc::new(context)),
+        false => Err(Error::new(ENOMEM)),
+    }
 }
 
 /// Lets a new context run for the first time. `EINVAL` when it was started before or has no space.

@@ -1,9 +1,9 @@
 //! Wait queues.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
+use kernel_core::line::Line;
 use spin::Mutex;
 
 use super::{ContextRef, State, current, make_ready, switch, with_current};
@@ -61,19 +61,15 @@ fn wait<T>(
             time::at(deadline, Box::new(wake))
         });
         context.set_state(State::Blocked);
-        if let Some(queue) = queue {
-            queue.waiters.lock().push_back(context.clone());
-        }
+        let place = queue.map(|queue| (queue, queue.waiters.lock().join(context)));
         switch();
         if let Some(timer) = timer {
             time::cancel(timer);
         }
-        if let Some(queue) = queue {
-            // A context that was not woken by `wake_*` is still listed.
-            queue
-                .waiters
-                .lock()
-                .retain(|waiter| !Arc::ptr_eq(waiter, &context));
+        if let Some((queue, place)) = place {
+            // Woken by other means than `wake_*`, it is still there. Dropped after the lock.
+            let left = queue.waiters.lock().leave(place);
+            drop(left);
         }
     }
 }
@@ -81,14 +77,14 @@ fn wait<T>(
 /// Contexts that wait for a condition.
 #[derive(Default)]
 pub struct WaitQueue {
-    waiters: Mutex<VecDeque<ContextRef>>,
+    waiters: Mutex<Line<ContextRef>>,
 }
 
 impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> Self {
         WaitQueue {
-            waiters: Mutex::new(VecDeque::new()),
+            waiters: Mutex::new(Line::new()),
         }
     }
 
@@ -106,7 +102,7 @@ impl WaitQueue {
     /// Wakes the context that has waited longest. False when none waits.
     pub fn wake_one(&self) -> bool {
         loop {
-            let Some(context) = self.waiters.lock().pop_front() else {
+            let Some(context) = self.waiters.lock().take_first() else {
                 return false;
             };
             // A context that was woken in another way and has not run yet does not need this

@@ -82,8 +82,9 @@ fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
         let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
         is_reader.then(|| file.number())
     };
-    // There may be more than contiguous memory has room for.
-    let mut next: BTreeSet<usize> = files.iter().filter_map(reader).collect();
+    // There may be more than contiguous memory has room for. To collect them makes a list first.
+    let mut next = BTreeSet::new();
+    next.extend(files.iter().filter_map(reader));
     let mut seen = BTreeSet::new();
     while let Some(number) = next.pop_first() {
         if number == target {

@@ -294,7 +294,10 @@ fn by_pid() -> impl Iterator<Item = (proc::Identity, ContextRef)> {
         let identity = proc::identity(&context);
         ((identity.pid, context.id), (identity, context))
     });
-    all.collect::<BTreeMap<_, _>>().into_values()
+    // One by one: to collect them makes a list first.
+    let mut sorted = BTreeMap::new();
+    sorted.extend(all);
+    sorted.into_values()
 }
 
 fn block() -> String {

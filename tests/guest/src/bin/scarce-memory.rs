@@ -8,13 +8,16 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use guest_tests::{Suite, kernel_count};
 use libredox::Fd;
 use runtime::process::{Child, Command};
-use runtime::{Result, env, fd, fs, path, probe, sys};
+use runtime::{Result, env, fd, fs, path, probe, sys, thread};
 use syscall::error::{EFAULT, EINVAL, ENOMEM};
-use syscall::flag::{CLOCK_MONOTONIC, F_DUPFD, MapFlags, UPPER_FDTBL_TAG};
+use syscall::flag::{
+    CLOCK_MONOTONIC, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, MapFlags, UPPER_FDTBL_TAG,
+};
 
 runtime::main!(main);
 
@@ -35,6 +38,8 @@ const BUFFER: usize = 16 << 20;
 const TIMERS: usize = 1024;
 /// Bytes that a pipe holds at most.
 const PIPE: usize = 64 << 10;
+/// Threads that wait for the same: a list of a word for each is longer than a page.
+const THREADS: usize = 600;
 
 fn main() -> i32 {
     match env::args().nth(1) {
@@ -43,6 +48,7 @@ fn main() -> i32 {
             scarce(&mut suite);
             suite.finish()
         }
+        Some(call) if call == "threads" => many_threads(),
         Some(call) => number(&call),
     }
 }
@@ -88,6 +94,58 @@ fn use_up(number: usize) -> Result<usize> {
         asked = system(syscall::SYS_DUP2, [0, smaller, 0]);
     }
     first
+}
+
+/// Sleeps until a word is not 0 any more.
+fn sleep_on(word: &AtomicU32) {
+    while word.load(Ordering::Acquire) == 0 {
+        let _ = system(syscall::SYS_FUTEX, [word.as_ptr().addr(), FUTEX_WAIT, 0]);
+    }
+}
+
+/// Sets a word; the number of threads that this has woken.
+fn set(word: &AtomicU32) -> usize {
+    word.store(1, Ordering::Release);
+    let woken = system(syscall::SYS_FUTEX, [word.as_ptr().addr(), FUTEX_WAKE, THREADS]);
+    woken.unwrap_or(0)
+}
+
+/// A thread for each of these words sleeps on it. When the input ends, they go on to sleep on one
+/// word, are woken all at once, and wait for the end of one pipe. Nothing is allocated then.
+fn many_threads() -> i32 {
+    static OWN: [AtomicU32; THREADS] = [const { AtomicU32::new(0) }; THREADS];
+    static COMMON: AtomicU32 = AtomicU32::new(0);
+    static STEPS: AtomicUsize = AtomicUsize::new(0);
+    let reach = |steps: usize| {
+        while STEPS.load(Ordering::Acquire) < steps {
+            sys::yield_now();
+        }
+    };
+    for (index, own) in OWN.iter().enumerate() {
+        let started = thread::spawn(move || {
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            sleep_on(own);
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            sleep_on(&COMMON);
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            let _ = fd::read(2, &mut [0]);
+        });
+        if let Err(error) = started {
+            return error.errno;
+        }
+        reach(index + 1);
+    }
+    let _ = fd::read(0, &mut [0]);
+    for (index, own) in OWN.iter().enumerate() {
+        set(own);
+        reach(THREADS + index + 1);
+    }
+    // The last ones may be about to sleep.
+    set(&COMMON);
+    reach(3 * THREADS);
+    let _ = fd::close(1);
+    let _ = fd::read(2, &mut [0]);
+    0
 }
 
 /// A program that waits to ask for the last number. Pipes that end tell it and us what to do: to
@@ -199,7 +257,11 @@ fn scarce(suite: &mut Suite) {
     let errors = errors.unwrap_or_else(|error| [error.errno].into());
     suite.check("numbers without memory", refused(&errors));
 
+    let mut many = Asking::start("threads");
     let single = |all: &mut All| -> Result<[i32; 4]> {
+        if let Ok(many) = &mut many {
+            many.ask()?;
+        }
         let null = Fd::new(path::open("/scheme/null", syscall::O_RDWR)?);
         let (output, input) = pipe()?;
         let buffer = system(syscall::SYS_WRITE, [null.raw(), all.base, BUFFER]);
@@ -235,6 +297,9 @@ fn scarce(suite: &mut Suite) {
         [0, ENOMEM].contains(&timers),
         true,
     );
+
+    let ended = many.map_or_else(|error| error.errno, |mut many| many.end());
+    suite.equal("threads that wait for the same", ended, 0);
 
     suite.equal("a daemon goes on", errno(fs::read("/scheme/null")), 0);
     let again = Asking::start("dup2").and_then(|mut program| {
