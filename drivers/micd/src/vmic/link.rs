@@ -190,14 +190,8 @@ impl Link {
     /// The peer's record; `None` when it changed during the copy.
     fn whole_peer_record(&self) -> Option<Record> {
         let place = link::record_offset(1 - self.own);
-        let mut bytes = [0; size_of::<Record>()];
-        // The writer stores the state last and we load it first, so the rest is not older than it.
-        // Both accesses are inside the memory, whose length was checked.
-        let state = self.memory.load_acquire_u32(place + RECORD_STATE).ok()?;
-        self.memory.read_bytes(place, &mut bytes).ok()?;
-        let record = Record::read_from_bytes(&bytes).ok()?;
-        let again = self.memory.load_acquire_u32(place + RECORD_STATE).ok()?;
-        (state == again && state == record.state.get()).then_some(record)
+        let copy = |bytes: &mut [u8]| self.memory.read_bytes(place, bytes).ok();
+        whole_record(&self.memory, place, copy)
     }
 
     /// Whether the peer no longer writes to the memory of previous drivers on this side: it is
@@ -383,6 +377,26 @@ impl Link {
         self.publish_word(RECORD_STATE, STATE_ABSENT);
         self.state = State::Left;
     }
+}
+
+/// The record at a place of the link memory, which `copy` copies; `None` when it changed meanwhile.
+fn whole_record(
+    memory: &Region,
+    place: usize,
+    copy: impl FnOnce(&mut [u8]) -> Option<()>,
+) -> Option<Record> {
+    // The state is stored last and loaded first; the rest is not older than it. A side that has
+    // begun anew meanwhile has the same state, but another generation. All accesses are inside the
+    // memory, whose length was checked.
+    let load = |offset| memory.load_acquire_u32(place + offset).ok();
+    let look = || Some([load(RECORD_STATE)?, load(RECORD_GENERATION)?]);
+    let before = look()?;
+    let mut bytes = [0; size_of::<Record>()];
+    copy(&mut bytes)?;
+    let record = Record::read_from_bytes(&bytes).ok()?;
+    full_fence();
+    let copied = [record.state.get(), record.generation.get()];
+    (copied == before && look()? == before).then_some(record)
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use hal::mem::{PAGE, Region};
 use scif_abi::link::{
-    HEADER_DOWN, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT,
-    STATE_READY, STATE_STOPPED, record_offset,
+    HEADER_DOWN, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record,
+    STATE_ABSENT, STATE_READY, STATE_STOPPED, record_offset,
 };
 use scif_core::DownReason;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Link, NotALink, Timing};
+use super::{Link, NotALink, Timing, whole_record};
 use crate::function::{LinkStep, Outcome};
 
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
@@ -622,6 +622,31 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             None => {}
         }
     }
+}
+
+#[test]
+fn a_record_of_two_incarnations_is_no_record() {
+    let memory = Region::heap(4096);
+    let place = record_offset(1);
+    let begin = |generation: u32| {
+        let mut record = Record::new_zeroed();
+        record.generation = generation.into();
+        record.queue_pair = u64::from(0x1000 * generation).into();
+        memory.write_bytes(place, record.as_bytes()).unwrap();
+        memory.write(place + RECORD_STATE, STATE_READY).unwrap();
+    };
+    let copy = |from: usize, bytes: &mut [u8]| memory.read_bytes(place + from, bytes).ok();
+    begin(1);
+    let whole = whole_record(&memory, place, |bytes| copy(0, bytes)).unwrap();
+    assert_eq!((whole.generation.get(), whole.queue_pair.get()), (1, 0x1000));
+    // The peer begins anew when half of it is copied.
+    let torn = whole_record(&memory, place, |bytes| {
+        let (first, rest) = bytes.split_at_mut(8);
+        copy(0, first)?;
+        begin(2);
+        copy(8, rest)
+    });
+    assert_eq!(torn, None);
 }
 
 #[test]
