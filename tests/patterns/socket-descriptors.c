@@ -321,6 +321,51 @@ static void check_strangers(void) {
         GIVES(pthread_join(strangers[i], NULL), 0);
 }
 
+/* 107: dup2 puts a socket at a number that another thread closes: it is open, and the socket, or it
+ * is neither. */
+enum { COPY = 200 };
+
+static void *close_copies(void *argument) {
+    const long *length = argument;
+    for (int i = 1; i <= ROUNDS; i++) {
+        spin_until(&begun, i);
+        for (long end = now_ns() + *length * (i % 100) / 80; now_ns() < end;)
+            ;
+        CHECK(close(COPY) == 0 || errno == EBADF);
+        done = i;
+    }
+    return NULL;
+}
+
+static void check_closed_copies(void) {
+    int pair[2];
+    pair_of(pair);
+    long length = now_ns();
+    for (int i = 0; i < 8; i++)
+        GIVES(dup2(pair[0], COPY), COPY);
+    length = (now_ns() - length) / 8;
+    pthread_t thread;
+    begun = done = 0;
+    GIVES(pthread_create(&thread, NULL, close_copies, &length), 0);
+    for (int i = 1; i <= ROUNDS; i++) {
+        /* A socket may be there already. */
+        if (i & 1)
+            close(COPY);
+        begun = i;
+        CHECK(dup2(pair[0], COPY) == COPY || errno == EBUSY);
+        spin_until(&done, i);
+        int type;
+        socklen_t size = sizeof type;
+        int is_open = fcntl(COPY, F_GETFD) >= 0;
+        GIVES(getsockopt(COPY, SOL_SOCKET, SO_TYPE, &type, &size), is_open ? 0 : -1);
+    }
+    GIVES(pthread_join(thread, NULL), 0);
+    close(COPY);
+    GIVES(close(pair[0]), 0);
+    read_end(pair[1]);
+    GIVES(close(pair[1]), 0);
+}
+
 static const struct part parts[] = {
     { 94, "first", check_first_uses },
     { 95, "chosen", check_chosen },
@@ -330,6 +375,7 @@ static const struct part parts[] = {
     { 100, "free", check_free },
     { 105, "scarce", check_scarce },
     { 106, "strangers", check_strangers },
+    { 107, "copies", check_closed_copies },
 };
 
 int main(int count, char **arguments) {

@@ -283,6 +283,25 @@ fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
     })
 }
 
+/// As [`entry`], when no other thread is doing such a thing with the number.
+fn when_not<T>(
+    other: impl Fn(Stage) -> bool,
+    number: c_int,
+    action: impl FnOnce(&mut Known) -> T,
+) -> T {
+    let mut action = Some(action);
+    loop {
+        let done = entry(number, |known| match other(known.stage) {
+            true => None,
+            false => action.take().map(|action| action(known)),
+        });
+        match done {
+            Some(done) => return done,
+            None => thread::yield_now(),
+        }
+    }
+}
+
 /// The number as the system takes it.
 ///
 /// # Errors
@@ -343,8 +362,10 @@ pub fn replaced(
     copy: usize,
     replace: impl FnOnce() -> Result<usize>,
 ) -> Result<c_int> {
+    // The kernel's file and what is recorded of it must be of the same one of several calls.
+    let is_at_it = |stage| matches!(stage, Stage::Replacing | Stage::Closing);
     // The turn is another one when the file is.
-    let (former, turn) = entry(copy as c_int, |known| {
+    let (former, turn) = when_not(is_at_it, copy as c_int, |known| {
         let former = core::mem::replace(&mut known.stage, Stage::Replacing);
         (former, known.turns)
     });
@@ -352,7 +373,7 @@ pub fn replaced(
         Ok(()) => Ok(record_copy(number, copy, false)),
         Err(error) => {
             entry(copy as c_int, |known| {
-                // Another thread may have closed it meanwhile.
+                // Another thread may have opened it meanwhile.
                 if known.stage == Stage::Replacing && known.turns == turn {
                     known.stage = former;
                 }
@@ -409,7 +430,8 @@ pub fn is_listening(number: c_int) -> bool {
 pub fn close(number: c_int) -> Result<()> {
     let index = check(number)?;
     // Before the number is free: another thread may get it next.
-    let (known, turn) = entry(number, |known| {
+    let is_replaced = |stage| stage == Stage::Replacing;
+    let (known, turn) = when_not(is_replaced, number, |known| {
         let closing = Known {
             stage: Stage::Closing,
             turns: known.turns.wrapping_add(1),
