@@ -89,6 +89,23 @@ static void parts(void) {
     parts[1].iov_len = sizeof two;
     CHECK(readv(fd, parts, 2) == 5 && memcmp(one, "pa", 2) == 0 && memcmp(two, "rts", 3) == 0);
     CHECK(close(fd) == 0);
+    /* Parts that cannot be read: an error, or the end of what is written. */
+    char bytes[5];
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    void *const bad[] = { NULL, (void *)8, (void *)0x700000000000, (void *)-1 };
+    for (int i = 0; i < 4; i++) {
+        parts[0] = (struct iovec){ bad[i], 2 };
+        FAILS(writev(ends[1], parts, 2), EFAULT);
+        parts[0] = (struct iovec){ one, 2 };
+        parts[1] = (struct iovec){ bad[i], 3 };
+        CHECK(writev(ends[1], parts, 2) == 2);
+        CHECK(read(ends[0], bytes, 5) == 2);
+        parts[1] = (struct iovec){ two, 3 };
+    }
+    CHECK(writev(ends[1], parts, 2) == 5 && read(ends[0], bytes, 5) == 5);
+    CHECK(memcmp(bytes, "parts", 5) == 0);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
 /* Small parts go into a pipe together, though another thread writes to it and it is full at times. */

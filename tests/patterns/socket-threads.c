@@ -904,6 +904,56 @@ static void check_one_sets_up(void) {
     }
 }
 
+/* 108: the parts of what two threads send at once do not mix, and bad ones are errors. */
+enum { MIXED = 3000 };
+
+static volatile int mixed_begun[2];
+static int mixed_fd;
+
+static void *send_mixed(void *argument) {
+    char *letters = argument;
+    int self = letters[0] == 'I';
+    struct iovec parts[2] = { { letters, 2 }, { letters + 2, 6 } };
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+    for (int i = 1; i <= MIXED; i++) {
+        mixed_begun[self] = i;
+        for (int looks = 1; mixed_begun[!self] < i; looks++)
+            if (looks % 1000 == 0)
+                sched_yield();
+        GIVES(sendmsg(mixed_fd, &message, 0), 8);
+    }
+    return NULL;
+}
+
+static void check_mixed(void) {
+    static char letters[2][9] = { "ABcdefgh", "IJklmnop" };
+    int pair[2];
+    pair_of(pair);
+    map(pair);
+    mixed_fd = pair[0];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        GIVES(pthread_create(&threads[i], NULL, send_mixed, letters[i]), 0);
+    int counts[2] = { 0, 0 };
+    for (int i = 0; i < 2 * MIXED; i++) {
+        char record[9] = "";
+        GIVES(recv(pair[1], record, 8, MSG_WAITALL), 8);
+        int whose = record[0] == 'I';
+        if (strcmp(record, letters[whose]))
+            failed(__FILE__, __LINE__, "'%s' in round %d", record, i / 2);
+        counts[whose]++;
+    }
+    CHECK(counts[0] == MIXED && counts[1] == MIXED);
+    for (int i = 0; i < 2; i++)
+        GIVES(pthread_join(threads[i], NULL), 0);
+    struct iovec parts[2] = { { letters[0], 2 }, { (void *)8, 3 } };
+    GIVES(writev(pair[0], parts, 2), 2);
+    FAILS(writev(pair[0], parts + 1, 1), EFAULT);
+    char bytes[5];
+    GIVES(recv(pair[1], bytes, 5, 0), 2);
+    GIVES(close(pair[0]) | close(pair[1]), 0);
+}
+
 static const struct part parts[] = {
     { 81, "numbers", check_numbers },
     { 82, "full", check_full },
@@ -922,6 +972,7 @@ static const struct part parts[] = {
     { 101, "closed-set-up", check_closed_set_up },
     { 102, "one-sets-up", check_one_sets_up },
     { 99, "together", check_together },
+    { 108, "mixed", check_mixed },
 };
 
 int main(int count, char **arguments) {

@@ -9,10 +9,11 @@ extern crate alloc;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use client_memory::range::Range;
 use client_memory::retire::Retired;
 use scif::bypass::{Bypass, Waiting};
 use syscall::flag::UPPER_FDTBL_TAG;
@@ -248,6 +249,14 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     if let Ok(number) = usize::try_from(number) {
         forget(number);
     }
+}
+
+/// For the C library: whether all of these bytes, at least one, are memory that can be read.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_can_read(start: *const c_void, length: usize) -> bool {
+    // SAFETY: nothing is read.
+    let range = unsafe { Range::new(start.addr(), length) };
+    range.readable().is_some()
 }
 
 /// Lets go of the data path of a number that is about to mean something else. Calls of other

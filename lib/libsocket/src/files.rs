@@ -7,7 +7,8 @@ use hal::idle_poll::Sign;
 use libscif::table;
 use scif::bypass::Bypass;
 use scif::raw::Range;
-use syscall::error::EINVAL;
+use skiff_libc::parts::write_groups;
+use syscall::error::{EINVAL, Error};
 use syscall::flag::O_NONBLOCK;
 
 use crate::messages::Received;
@@ -24,13 +25,17 @@ fn give(result: Result<usize>) -> isize {
     }
 }
 
-/// Moves the parts one after the other, until one is moved in part.
-fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>) -> Result<usize> {
+/// Checks that the parts are not too long.
+fn check(parts: &[Part]) -> Result<()> {
     let mut bytes = parts.iter().map(|part| part.length);
     let total = bytes.try_fold(0_usize, usize::checked_add);
-    if total.is_none_or(|total| isize::try_from(total).is_err()) {
-        return Err(EINVAL);
-    }
+    let is_count = total.is_some_and(|total| isize::try_from(total).is_ok());
+    is_count.then_some(()).ok_or(EINVAL)
+}
+
+/// Moves the parts one after the other, until one is moved in part.
+fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>) -> Result<usize> {
+    check(parts)?;
     let mut moved = 0;
     let mut parts = parts.iter().filter(|part| part.length > 0).peekable();
     if parts.peek().is_none() {
@@ -56,7 +61,8 @@ fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>
     Ok(moved)
 }
 
-/// Sends parts.
+/// Sends parts, small ones together: what other threads send does not come between them, and many
+/// cost no more than one.
 ///
 /// # Errors
 /// Those of [`transfer::send`]; `EINVAL` too many bytes.
@@ -64,9 +70,17 @@ pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Resu
     if socket.transfers.is_some() {
         return messages::send(index, socket, parts, flags);
     }
-    each(parts, |range, _| {
-        transfer::send(index, socket, range, flags)
-    })
+    check(parts)?;
+    let send = |part: &Part| {
+        // SAFETY: C's memory by C's rules, which is only read.
+        let range = unsafe { Range::new(part.start as usize, part.length) };
+        transfer::send(index, socket, range, flags).map_err(Error::new)
+    };
+    if parts.is_empty() {
+        return transfer::send(index, socket, Range::null(0), flags);
+    }
+    // SAFETY: C's memory by C's rules.
+    unsafe { write_groups(parts, send) }.map_err(|error| error.errno)
 }
 
 /// Receives into parts; waits at most for the first byte, unless `MSG_WAITALL` is set.

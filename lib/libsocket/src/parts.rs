@@ -1,20 +1,9 @@
 //! The parts of a transfer, as C's `readv`, `writev` and `sendmsg` name them.
 
-use core::ffi::c_void;
-
+pub use skiff_libc::parts::Part;
 use syscall::error::{EFAULT, EMSGSIZE};
 
 use crate::Result;
-
-/// C's `struct iovec`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Part {
-    /// The first byte.
-    pub start: *mut c_void,
-    /// The number of bytes.
-    pub length: usize,
-}
 
 /// Most parts of a transfer (`IOV_MAX`).
 const MOST_PARTS: usize = 1024;

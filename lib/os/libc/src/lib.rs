@@ -99,7 +99,7 @@ mod options;
 #[cfg(target_os = "redox")]
 mod own;
 #[cfg(target_os = "redox")]
-mod parts;
+pub mod parts;
 #[cfg(target_os = "redox")]
 mod plusplus;
 #[cfg(target_os = "redox")]

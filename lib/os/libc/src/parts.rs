@@ -5,7 +5,13 @@ use core::ffi::{c_int, c_void};
 use runtime::{Error, Result};
 use syscall::error::{EFAULT, EINVAL};
 
+unsafe extern "C" {
+    /// Whether all of these bytes are memory that can be read; in `libscif`.
+    safe fn skiff_scif_can_read(start: *const c_void, length: usize) -> bool;
+}
+
 /// One part of a transfer, C's `struct iovec`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Part {
     /// The first byte.
@@ -71,13 +77,15 @@ pub fn each(parts: &[Part], mut transfer: impl FnMut(&Part) -> Result<usize>) ->
     Ok(moved)
 }
 
-/// The number of parts that are written together, at least one, and of their bytes.
+/// The number of parts that are written together, at least one, and of their bytes. One that cannot
+/// be read is written alone: whoever writes it finds the error.
 fn group(parts: &[Part]) -> (usize, usize) {
     let mut bytes = 0;
     let fits = |part: &&Part| match TOGETHER.checked_sub(bytes) {
         Some(room) if part.length <= room => {
-            bytes += part.length;
-            true
+            let is_there = part.length == 0 || skiff_scif_can_read(part.start, part.length);
+            bytes += if is_there { part.length } else { 0 };
+            is_there
         }
         _ => false,
     };
@@ -93,7 +101,7 @@ fn group(parts: &[Part]) -> (usize, usize) {
 /// That of the first call.
 ///
 /// # Safety
-/// The memory of the parts can be read.
+/// The memory of the parts stays what it is.
 pub unsafe fn write_groups(
     parts: &[Part],
     mut write: impl FnMut(&Part) -> Result<usize>,
@@ -112,7 +120,7 @@ pub unsafe fn write_groups(
             _ => {
                 let mut filled = 0;
                 for part in together.iter().filter(|part| part.length > 0) {
-                    // SAFETY: the caller's promise; `group` took what fits.
+                    // SAFETY: `group` took what fits and can be read, and the caller's promise.
                     unsafe {
                         let place = room.as_mut_ptr().add(filled);
                         place.copy_from_nonoverlapping(part.start.cast(), part.length);
