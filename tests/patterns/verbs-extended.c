@@ -3,6 +3,9 @@
 #include "library.h"
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -187,6 +190,84 @@ static void reliable(void) {
     free_end(&other);
 }
 
+/* Threads that build requests of one queue pair, and find completions of one queue: between the
+ * calls that begin and end that, no other thread does the same. */
+enum { THREADS = 2, ROUNDS = 200 };
+
+static struct end shared_end;
+static volatile int found_of[THREADS * ROUNDS];
+static atomic_int found_count;
+
+/* Any thread may find it. */
+static void find_one(struct ibv_cq_ex *cq) {
+    struct ibv_poll_cq_attr none = { 0 };
+    int found = ibv_start_poll(cq, &none);
+    if (found == ENOENT)
+        return;
+    GIVES(found, 0);
+    uint64_t id = cq->wr_id;
+    sched_yield();
+    CHECK(cq->wr_id == id && cq->status == IBV_WC_SUCCESS && id < THREADS * ROUNDS);
+    CHECK(ibv_wc_read_opcode(cq) == IBV_WC_SEND);
+    ibv_end_poll(cq);
+    found_of[id]++;
+    found_count++;
+}
+
+static void *build(void *argument) {
+    struct ibv_qp_ex *qp = shared_end.extended;
+    uint64_t first = (uint64_t)(uintptr_t)argument * ROUNDS;
+    for (uint64_t id = first; id < first + ROUNDS;) {
+        ibv_wr_start(qp);
+        qp->wr_id = id;
+        qp->wr_flags = 0;
+        sched_yield();
+        ibv_wr_send(qp);
+        ibv_wr_set_sge(qp, shared_end.mr->lkey, (uintptr_t)shared_end.memory, 0);
+        int result = ibv_wr_complete(qp);
+        CHECK(result == 0 || result == ENOMEM);
+        id += result == 0;
+        find_one(shared_end.cq);
+    }
+    while (found_count < THREADS * ROUNDS)
+        find_one(shared_end.cq);
+    return NULL;
+}
+
+static void threads(void) {
+    struct end other = prepare();
+    shared_end = prepare();
+    shared_end.qp = make_sender(&shared_end, IBV_QPT_UC);
+    other.qp = make_sender(&other, IBV_QPT_UC);
+    join(shared_end.qp, other.qp->qp_num);
+    join(other.qp, shared_end.qp->qp_num);
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        GIVES(pthread_create(&threads[i], NULL, build, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        GIVES(pthread_join(threads[i], NULL), 0);
+    int once = 0;
+    for (int i = 0; i < THREADS * ROUNDS; i++)
+        once += found_of[i] == 1;
+    CHECK(once == THREADS * ROUNDS);
+    /* Too much of anything is an error of its own. */
+    struct ibv_qp_ex *qp = shared_end.extended;
+    struct ibv_data_buf pieces[] = { { shared_end.memory, 8 }, { shared_end.memory, SIZE_MAX } };
+    for (int how = 0; how < 2; how++) {
+        ibv_wr_start(qp);
+        ibv_wr_send(qp);
+        if (how)
+            ibv_wr_set_inline_data_list(qp, 2, pieces);
+        else
+            ibv_wr_set_sge_list(qp, SIZE_MAX, (struct ibv_sge *)shared_end.memory);
+        GIVES(ibv_wr_complete(qp), EINVAL);
+    }
+    GIVES(ibv_destroy_qp(shared_end.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    free_end(&shared_end);
+    free_end(&other);
+}
+
 static void unreliable(void) {
     struct end one = prepare(), other = prepare();
     one.qp = make_sender(&one, IBV_QPT_UC);
@@ -279,6 +360,7 @@ int main(void) {
     GIVES(ibv_query_port(context, 1, &port), 0);
     reliable();
     unreliable();
+    threads();
     datagrams();
     chosen_queues();
     GIVES(ibv_dealloc_pd(pd), 0);

@@ -10,7 +10,7 @@ use syscall::error::{EBUSY, EINVAL, ENOENT, EOPNOTSUPP};
 use verbs::raw::Channel;
 use verbs::{WcStatus, WorkCompletion};
 
-use crate::place::{get, get_mut};
+use crate::place::{Region, get};
 use crate::types::{CompChannel, Context, Cq, CqInitAttrEx, EventCounts, Wc};
 use crate::{Result, errno_of, minus_one, number, object};
 
@@ -72,6 +72,7 @@ fn create(
         wr_id: 0,
         id: verbs::table::Id(0),
         current: Mutex::new(None),
+        polling: Region::default(),
         completions: EventCounts::default(),
         events: EventCounts::default(),
     });
@@ -250,8 +251,7 @@ fn next(cq: *mut Cq) -> Result<()> {
     let next = taken.ok_or(ENOENT)?;
     *of.current.lock() = Some(next);
     // SAFETY: a queue of ours; one thread reads in place at a time.
-    let of = unsafe { get_mut(cq)? };
-    (of.wr_id, of.status) = (next.id, next.status as u32);
+    unsafe { ((*cq).wr_id, (*cq).status) = (next.id, next.status as u32) };
     Ok(())
 }
 
@@ -260,8 +260,15 @@ unsafe extern "C" fn ibv_start_poll(cq: *mut Cq, mask: *const u32) -> c_int {
     // SAFETY: the caller's structure of one number, if there is one.
     match unsafe { mask.as_ref() } {
         Some(mask) if *mask != 0 => EINVAL,
-        _ => number(next(cq)),
+        _ => number(start(cq)),
     }
+}
+
+/// Begins to read completions in place; there is nothing to end without one.
+fn start(cq: *mut Cq) -> Result<()> {
+    let (of, _) = find(cq)?;
+    of.polling.enter();
+    next(cq).inspect_err(|_| of.polling.leave())
 }
 
 #[unsafe(no_mangle)]
@@ -273,6 +280,7 @@ extern "C" fn ibv_next_poll(cq: *mut Cq) -> c_int {
 extern "C" fn ibv_end_poll(cq: *mut Cq) {
     if let Ok((of, _)) = find(cq) {
         *of.current.lock() = None;
+        of.polling.leave();
     }
 }
 

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
 use syscall::error::{EINVAL, EOPNOTSUPP};
+use verbs::context::MAX_SGE;
 use verbs::{Data, Opcode, Remote, SendFlags, SendRequest};
 
 use crate::memory::{self, Mw};
@@ -25,22 +26,27 @@ extern "C" fn ibv_qp_to_qp_ex(qp: *mut Qp) -> *mut Qp {
 #[unsafe(no_mangle)]
 extern "C" fn ibv_wr_start(qp: *mut Qp) {
     if let Ok((of, _)) = find(qp) {
+        of.posting.enter();
         *of.building.lock() = (Vec::new(), Ok(()));
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_wr_abort(qp: *mut Qp) {
-    ibv_wr_start(qp);
+    if let Ok((of, _)) = find(qp) {
+        *of.building.lock() = (Vec::new(), Ok(()));
+        of.posting.leave();
+    }
 }
 
 /// Posts what was built: all or nothing, but for a queue that fills up.
 fn complete(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     let (requests, result) = core::mem::replace(&mut *of.building.lock(), (Vec::new(), Ok(())));
-    result?;
-    let posted = context.raw.post_send(of.qp_num, requests).1;
-    posted.map_err(errno_of)
+    let post = |()| context.raw.post_send(of.qp_num, requests).1.map_err(errno_of);
+    let posted = result.and_then(post);
+    of.posting.leave();
+    posted
 }
 
 #[unsafe(no_mangle)]
@@ -240,6 +246,9 @@ extern "C" fn ibv_wr_set_sge(qp: *mut Qp, lkey: u32, addr: u64, length: u32) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_wr_set_sge_list(qp: *mut Qp, count: usize, from: *const Sge) {
     change(qp, |request| {
+        if count > MAX_SGE as usize {
+            return Err(EINVAL);
+        }
         // SAFETY: the caller's list.
         let list = unsafe { list(from, count)? };
         request.data = Data::Segments(list.iter().map(segment).collect());

@@ -1,5 +1,6 @@
-//! Objects and lists that C passes.
+//! Objects and lists that C passes, and regions of C programs that one thread is in at a time.
 
+use runtime::sync::Mutex;
 use syscall::error::EINVAL;
 
 use crate::Result;
@@ -45,4 +46,24 @@ pub unsafe fn list<'a, T>(pointer: *const T, count: impl TryInto<usize>) -> Resu
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
+}
+
+/// What a program does with an object between two calls, which threads do one after the other.
+#[derive(Default)]
+pub struct Region(Mutex<()>);
+
+impl Region {
+    /// Begins, when no other thread is in it.
+    pub fn enter(&self) {
+        core::mem::forget(self.0.lock());
+    }
+
+    /// Ends; without effect if it has not begun.
+    pub fn leave(&self) {
+        if self.0.is_locked() {
+            // SAFETY: locked by `enter`, whose guard was forgotten. That this is the thread which
+            // has called it is C's contract, and nothing lies behind the lock.
+            unsafe { self.0.force_unlock() };
+        }
+    }
 }

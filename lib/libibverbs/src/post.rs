@@ -90,7 +90,7 @@ pub fn segment(from: &Sge) -> Segment {
 /// # Safety
 /// The bytes are there.
 pub unsafe fn append_inline(bytes: &mut Vec<u8>, address: u64, length: usize) -> Result<()> {
-    if bytes.len() + length > MAX_INLINE as usize {
+    if length > (MAX_INLINE as usize).saturating_sub(bytes.len()) {
         return Err(EINVAL);
     }
     // SAFETY: the caller's promise.

@@ -11,7 +11,7 @@ use verbs::table::Id;
 use verbs::{Access, AttributeMask, Attributes, Capacity, QpInit, QpState, QpType};
 
 use crate::address::lid_of;
-use crate::place::{get, get_mut};
+use crate::place::{Region, get, get_mut};
 use crate::shared::Xrcd;
 use crate::types::{
     AhAttr, Context, Cq, EventCounts, Gid, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
@@ -102,6 +102,7 @@ fn create(
         wr_flags: 0,
         is_extended,
         building: Mutex::new((Vec::new(), Ok(()))),
+        posting: Region::default(),
         events: EventCounts::default(),
     });
     let word = (&raw const *qp).expose_provenance() as u64;

@@ -12,6 +12,8 @@ use verbs::raw;
 use verbs::table::Id;
 use verbs::{SendRequest, WorkCompletion};
 
+use crate::place::Region;
+
 /// `struct ibv_device`.
 #[repr(C)]
 pub struct Device {
@@ -95,8 +97,9 @@ pub struct Cq {
     pub status: u32,
     pub wr_id: u64,
     pub id: Id,
-    /// The completion that is read in place.
+    /// The completion that is read in place, between `ibv_start_poll` and `ibv_end_poll`.
     pub current: Mutex<Option<WorkCompletion>>,
+    pub polling: Region,
     pub completions: EventCounts,
     pub events: EventCounts,
 }
@@ -131,6 +134,7 @@ pub struct Qp {
     pub is_extended: bool,
     /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the first mistake.
     pub building: Mutex<(Vec<SendRequest>, Result<(), i32>)>,
+    pub posting: Region,
     pub events: EventCounts,
 }
 
