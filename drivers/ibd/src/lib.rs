@@ -16,6 +16,7 @@
 //! | [`streams`] | what SCIF has moved between nodes |
 //! | [`files`] | the text files and the class tree |
 //! | [`group`] | datagrams for groups on their way |
+//! | `listening` | a listener of the daemon's own; on Redox only, and in tests |
 //! | `relay` | what passes them on to programs and nodes; on Redox only |
 //! | `wire` | what carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
@@ -35,7 +36,7 @@ pub mod files;
 pub mod group;
 pub mod identity;
 pub mod limits;
-#[cfg(target_os = "redox")]
+#[cfg(any(test, target_os = "redox"))]
 pub mod listening;
 pub mod mad;
 pub mod object;

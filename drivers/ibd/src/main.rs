@@ -102,11 +102,11 @@ mod program {
                 (has_come, has_relayed) = (true, true);
             } else {
                 if has_come || wire.deadline().is_some_and(|until| until <= now) {
-                    has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now)?;
+                    has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now);
                 }
                 if has_relayed || relay.deadline().is_some_and(|until| until <= now) {
                     let own = device.shared.node;
-                    has_relayed = relay.serve(own, &mut queue, Source::Relay, now)?;
+                    has_relayed = relay.serve(own, &mut queue, Source::Relay, now);
                 }
             }
             device.pass_mad_events();
@@ -118,7 +118,7 @@ mod program {
             let status = requests.poll(&mut scheme)?;
             let device = scheme.device();
             if state == PortState::Active {
-                wire.give(&mut device.mads, &mut queue, Source::Wire, now)?;
+                wire.give(&mut device.mads, &mut queue, Source::Wire, now);
             }
             let deadlines = [
                 port.deadline(now),

@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 
 use hal::event::Queue;
 use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
-use syscall::error::Result;
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
 use verbs_core::address;
@@ -90,24 +89,21 @@ impl Relay {
 
     /// Takes what has come and passes it on; whether more is there. `own`: the own node. `source`:
     /// what events of connections are called in the queue.
-    ///
-    /// # Errors
-    /// Those of the event queue.
     pub fn serve<T: Copy + PartialEq>(
         &mut self,
         own: NodeId,
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) -> Result<bool> {
-        self.listening.bind(queue, source, now)?;
+    ) -> bool {
+        self.listening.bind(queue, source, now);
         let (mut datagrams, mut has_more) = (Vec::new(), false);
         let mut buffer = vec![0; MOST_BYTES];
         for lane in &mut self.lanes {
             has_more |= lane.receive(&mut datagrams, &mut buffer);
         }
         // Programs that joined before the datagrams were sent are among the lanes now.
-        self.accept(own, queue, source)?;
+        self.accept(own, queue, source, now);
         for lane in &mut self.lanes {
             lane.greet();
         }
@@ -128,11 +124,11 @@ impl Relay {
         }
         self.lanes.retain(|lane| !lane.has_ended);
         for (node, of) in &mut self.nodes {
-            of.serve(*node, queue, source, now)?;
+            of.serve(*node, queue, source, now);
         }
         self.nodes
             .retain(|_, node| node.end().is_none_or(|end| now < end));
-        Ok(has_more)
+        has_more
     }
 
     fn accept<T: Copy + PartialEq>(
@@ -140,9 +136,11 @@ impl Relay {
         own: NodeId,
         queue: &mut Queue<T>,
         source: T,
-    ) -> Result<()> {
+        now: u64,
+    ) {
         let mut users = BTreeMap::new();
-        while let Some((endpoint, peer)) = self.listening.accept() {
+        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+        while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
             let is_daemon = peer.node() != own;
             // A connection of another node that is not root's is not its daemon's.
             let is_allowed = !is_daemon || peer.is_of_root();
@@ -152,8 +150,6 @@ impl Relay {
                 log::debug!("refused {}/{} at the relay", peer.node(), peer.port());
                 continue;
             }
-            let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-            queue.subscribe(endpoint.fd(), events, source)?;
             self.lanes.push(Lane {
                 endpoint,
                 peer: peer.port(),
@@ -166,7 +162,6 @@ impl Relay {
             self.bound_silent();
             self.bound_programs(&mut users);
         }
-        Ok(())
     }
 
     /// Ends connections of the user who has most when there are too many. `users`: those of ports,
@@ -286,22 +281,21 @@ impl Node {
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) -> Result<()> {
+    ) {
         let refused = Way::Refused(now + PAUSE);
         self.way = match core::mem::replace(&mut self.way, refused) {
-            Way::Refused(until) if until <= now && !self.waiting.is_empty() => match prepare() {
-                Some(endpoint) => {
+            Way::Refused(until) if until <= now && !self.waiting.is_empty() => {
+                let prepared = prepare().filter(|endpoint| {
                     let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-                    queue.subscribe(endpoint.fd(), events, source)?;
-                    Way::Connecting(endpoint)
-                }
-                None => Way::Refused(now + PAUSE),
-            },
+                    queue.subscribe(endpoint.fd(), events, source).is_ok()
+                });
+                prepared.map_or(Way::Refused(now + PAUSE), Way::Connecting)
+            }
             way => way,
         };
         if let Way::Connecting(endpoint) = &self.way {
             match endpoint.connect(PortId::new(node, PORT)) {
-                Err(Error::Scif(Errno::InProgress)) => return Ok(()),
+                Err(Error::Scif(Errno::InProgress)) => return,
                 Ok(_) | Err(Error::Scif(Errno::IsConnected)) => {
                     let greeting = greeting();
                     self.waiting.splice(..0, greeting);
@@ -322,7 +316,6 @@ impl Node {
         if let Way::Refused(_) = self.way {
             self.waiting.clear();
         }
-        Ok(())
     }
 }
 

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use hal::event::Queue;
 use mad_core::frame::FRAME_BYTES;
 use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
-use syscall::error::Result;
 use syscall::flag::EventFlags;
 
 use crate::listening::Listening;
@@ -76,40 +75,33 @@ impl Wire {
 
     /// Takes what has come, after an event; whether more is there. `source`: what events of
     /// connections are called in the queue.
-    ///
-    /// # Errors
-    /// Those of the event queue.
     pub fn take<T: Copy + PartialEq>(
         &mut self,
         mads: &mut Mads,
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) -> Result<bool> {
-        self.listening.bind(queue, source, now)?;
-        self.accept(queue, source)?;
-        Ok(self.receive(mads, now))
+    ) -> bool {
+        self.listening.bind(queue, source, now);
+        self.accept(queue, source, now);
+        self.receive(mads, now)
     }
 
     /// Sends what is to go.
-    ///
-    /// # Errors
-    /// Those of the event queue.
     pub fn give<T: Copy + PartialEq>(
         &mut self,
         mads: &mut Mads,
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) -> Result<()> {
+    ) {
         self.post(mads);
         for (node, link) in &mut self.links {
             if !link.waiting.is_empty() {
-                link.connect(*node, queue, source, now)?;
+                link.connect(*node, queue, source, now);
                 self.carried[0] += link.send(*node, mads, now);
             }
         }
-        Ok(())
     }
 
     /// When to listen again.
@@ -117,14 +109,14 @@ impl Wire {
         self.listening.deadline()
     }
 
-    fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T) -> Result<()> {
-        while let Some((endpoint, peer)) = self.listening.accept() {
+    fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T, now: u64) {
+        let events = EventFlags::EVENT_READ;
+        while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
             // A connection that is not root's is not the peer's daemon's.
             if !peer.is_of_root() || self.incoming.len() >= MAX_INCOMING {
                 log::debug!("refused a connection of {}/{}", peer.node(), peer.port());
                 continue;
             }
-            queue.subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;
             self.incoming.push(Incoming {
                 endpoint,
                 node: peer.node(),
@@ -132,7 +124,6 @@ impl Wire {
                 received: 0,
             });
         }
-        Ok(())
     }
 
     /// Takes the records that have come; whether there may be more.
@@ -189,15 +180,17 @@ impl Link {
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) -> Result<()> {
+    ) {
         let failed = Outgoing::Refused(now + PAUSE);
         self.outgoing = match core::mem::replace(&mut self.outgoing, failed) {
             Outgoing::Refused(until) if until <= now => {
                 let Some((endpoint, is_connected)) = connect(node) else {
-                    return Ok(());
+                    return;
                 };
                 let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-                queue.subscribe(endpoint.fd(), events, source)?;
+                if queue.subscribe(endpoint.fd(), events, source).is_err() {
+                    return;
+                }
                 match is_connected {
                     true => Outgoing::Connected(endpoint),
                     false => Outgoing::Connecting(endpoint),
@@ -206,11 +199,10 @@ impl Link {
             Outgoing::Connecting(endpoint) => match endpoint.connect(PortId::new(node, PORT)) {
                 Ok(_) | Err(Error::Scif(Errno::IsConnected)) => Outgoing::Connected(endpoint),
                 Err(Error::Scif(Errno::InProgress)) => Outgoing::Connecting(endpoint),
-                Err(_) => return Ok(()),
+                Err(_) => return,
             },
             outgoing => outgoing,
         };
-        Ok(())
     }
 
     /// Sends what there is room for; the bytes that have gone.
