@@ -43,7 +43,13 @@ extern "C" fn ibv_wr_abort(qp: *mut Qp) {
 fn complete(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     let (requests, result) = core::mem::replace(&mut *of.building.lock(), (Vec::new(), Ok(())));
-    let post = |()| context.raw.post_send(of.qp_num, requests).1.map_err(errno_of);
+    let post = |()| {
+        context
+            .raw
+            .post_send(of.qp_num, requests)
+            .1
+            .map_err(errno_of)
+    };
     let posted = result.and_then(post);
     of.posting.leave();
     posted

@@ -638,7 +638,10 @@ fn a_record_of_two_incarnations_is_no_record() {
     let copy = |from: usize, bytes: &mut [u8]| memory.read_bytes(place + from, bytes).ok();
     begin(1);
     let whole = whole_record(&memory, place, |bytes| copy(0, bytes)).unwrap();
-    assert_eq!((whole.generation.get(), whole.queue_pair.get()), (1, 0x1000));
+    assert_eq!(
+        (whole.generation.get(), whole.queue_pair.get()),
+        (1, 0x1000)
+    );
     // The peer begins anew when half of it is copied.
     let torn = whole_record(&memory, place, |bytes| {
         let (first, rest) = bytes.split_at_mut(8);

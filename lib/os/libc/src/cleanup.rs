@@ -6,23 +6,7 @@ use core::ptr::null_mut;
 
 use syscall::error::{EINVAL, ENOSYS};
 
-use crate::pthread::{Destructor, Record};
-use crate::tls;
-
-/// A handler, in the stack of the function that has pushed it; the header has its size.
-#[repr(C)]
-pub struct Handler {
-    function: Destructor,
-    argument: *mut c_void,
-    below: *mut Handler,
-}
-
-/// What `pthread_setcancelstate` and `pthread_setcanceltype` have set: of both, 0 comes first.
-#[derive(Clone, Copy, Default)]
-pub struct Cancellation {
-    state: c_int,
-    kind: c_int,
-}
+use crate::tls::{self, Destructor, Handler};
 
 /// The macro `pthread_cleanup_push`.
 #[unsafe(no_mangle)]
@@ -99,7 +83,7 @@ unsafe extern "C" fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_in
 
 /// Nothing is cancelled here; a caller that asks for it gets an error.
 #[unsafe(no_mangle)]
-extern "C" fn pthread_cancel(_thread: *const Record) -> c_int {
+extern "C" fn pthread_cancel(_thread: *const c_void) -> c_int {
     ENOSYS
 }
 

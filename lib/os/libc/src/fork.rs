@@ -8,13 +8,13 @@ use core::ffi::c_int;
 use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, children, descriptor, environment, errno, locale, messages, own, plusplus,
-    popen, process, pthread, random, sets, signal, stream, strings, terminal, time, transfers,
-    users, wide,
+    popen, process, pthread, random, search, sets, signal, stream, strings, terminal, time,
+    transfers, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 27] = [
+const LOCKS: [&dyn Lock; 28] = [
     &HANDLERS,
     &alarm::TIMER,
     // In the order in which they are taken elsewhere.
@@ -28,6 +28,7 @@ const LOCKS: [&dyn Lock; 27] = [
     &process::AT_QUICK_EXIT,
     &plusplus::DESTRUCTORS,
     &popen::COMMANDS,
+    &search::TABLE,
     &users::USER,
     &users::MEMBERS,
     &users::GROUP,

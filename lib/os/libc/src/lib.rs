@@ -31,6 +31,8 @@ mod absent;
 #[cfg(target_os = "redox")]
 mod advice;
 #[cfg(target_os = "redox")]
+mod affinity;
+#[cfg(target_os = "redox")]
 mod alarm;
 #[cfg(target_os = "redox")]
 mod at;
@@ -85,6 +87,8 @@ mod locale;
 #[cfg(target_os = "redox")]
 mod locks;
 #[cfg(target_os = "redox")]
+mod machine;
+#[cfg(target_os = "redox")]
 mod malloc;
 #[cfg(target_os = "redox")]
 mod math;
@@ -132,6 +136,8 @@ mod stream;
 mod strings;
 #[cfg(target_os = "redox")]
 mod sync;
+#[cfg(target_os = "redox")]
+mod sysconf;
 #[cfg(target_os = "redox")]
 mod terminal;
 #[cfg(target_os = "redox")]

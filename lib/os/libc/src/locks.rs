@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use syscall::error::{EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
-use crate::pthread;
+use crate::tls;
 use crate::{sync, time};
 
 /// `pthread_mutex_t`; all zero is a free one.
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
 
 /// The number of the calling thread.
 fn own() -> u32 {
-    pthread::gettid() as u32
+    tls::gettid() as u32
 }
 
 /// `pthread_cond_t`; all zero is a usable one.

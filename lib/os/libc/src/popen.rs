@@ -1,4 +1,4 @@
-//! Streams to and from a shell's commands: `popen` and `pclose`.
+//! Commands of a shell: `system`, and streams to and from them, `popen` and `pclose`.
 
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
@@ -86,4 +86,17 @@ unsafe extern "C" fn pclose(file: *mut File) -> c_int {
     // of one that did not take all.
     let _ = unsafe { stream::close(file) };
     errno::give(child.wait().map(|status| status.into_raw()))
+}
+
+/// Runs a command by the shell; with a null command says that there is one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn system(text: *const c_char) -> c_int {
+    if text.is_null() {
+        return 1;
+    }
+    // SAFETY: the caller's string.
+    let text = unsafe { strings::bytes(text) };
+    stream::flush_all();
+    let child = spawn::retried(|| spawn::shell(text).spawn());
+    errno::give(child.and_then(|mut child| Ok(child.wait()?.into_raw())))
 }

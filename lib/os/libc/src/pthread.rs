@@ -13,11 +13,10 @@ use runtime::{Result, process, state};
 use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
 use crate::sync::{self, Shared};
-use crate::tls::{self, Block};
-use crate::{jump, usage};
+use crate::tls::{self, Block, Destructor};
+use crate::{affinity, jump};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// Keys a process can have.
 pub const KEYS: usize = 64;
@@ -32,8 +31,6 @@ pub struct Record {
     handle: Shared<Option<JoinHandle<Value>>>,
     /// The thread's descriptor, [`NO_FD`] when it has run.
     thread: AtomicUsize,
-    /// The result of `gettid`.
-    id: c_int,
     /// The name that it was given, with zero bytes behind it.
     pub name: Shared<[u8; NAME_BYTES]>,
     values: Shared<[KeyValue; KEYS]>,
@@ -49,11 +46,10 @@ struct Value(*mut c_void);
 unsafe impl Send for Value {}
 
 impl Record {
-    fn new(thread: usize, id: c_int) -> Arc<Record> {
+    fn new(thread: usize) -> Arc<Record> {
         Arc::new(Record {
             handle: Shared::new(None),
             thread: AtomicUsize::new(thread),
-            id,
             name: Shared::new([0; NAME_BYTES]),
             values: Shared::new([KeyValue::NONE; KEYS]),
         })
@@ -65,9 +61,30 @@ static RUNNING: AtomicU32 = AtomicU32::new(1);
 
 /// Makes the first thread known.
 pub fn adopt_main(block: Block) {
-    let record = Record::new(state::thread_fd(), process::id() as c_int);
-    // SAFETY: the calling thread's own block, just made.
-    unsafe { (*block.control()).record = Arc::into_raw(record) };
+    introduce(
+        &block,
+        process::id() as c_int,
+        Record::new(state::thread_fd()),
+    );
+}
+
+/// Stores a thread's number and its share of its record in its block.
+fn introduce(block: &Block, id: c_int, record: Arc<Record>) {
+    // SAFETY: the block is not in use yet, or the calling thread's own.
+    unsafe {
+        let control = block.control();
+        (*control).id = id;
+        (*control).record = Arc::into_raw(record).cast();
+    }
+}
+
+/// The record in a thread's block.
+///
+/// # Safety
+/// The block's thread exists, or has just ended.
+unsafe fn record_in(block: &Block) -> *const Record {
+    // SAFETY: the caller's promise.
+    unsafe { (*block.control()).record.cast() }
 }
 
 /// A number that no other thread of any process has: the process's number and one behind it.
@@ -75,12 +92,6 @@ fn next_id() -> c_int {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
     (process::id() << 16 | number) as c_int
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn gettid() -> c_int {
-    // SAFETY: the thread's own record lives as long as the thread.
-    unsafe { &*own() }.id
 }
 
 /// The descriptor of a thread.
@@ -161,7 +172,7 @@ pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
 /// The calling thread's record.
 pub fn own() -> *const Record {
     // SAFETY: the calling thread's own control block.
-    unsafe { (*tls::control()).record }
+    unsafe { (*tls::control()).record.cast() }
 }
 
 /// Ends a thread's part in the count.
@@ -251,7 +262,7 @@ unsafe extern "C" fn pthread_attr_setaffinity_np(
     set: *const u8,
 ) -> c_int {
     // SAFETY: the caller's set of that size.
-    match unsafe { usage::read_set(size, set) } {
+    match unsafe { affinity::read_set(size, set) } {
         Ok(set) => {
             let mut processors = [0; ATTRIBUTE_SET];
             processors.copy_from_slice(&set[..ATTRIBUTE_SET]);
@@ -279,13 +290,13 @@ unsafe extern "C" fn pthread_attr_getaffinity_np(
     // SAFETY: initialised before.
     let processors = unsafe { (*attributes).processors };
     // SAFETY: the caller's place of that size.
-    let written = unsafe { usage::write_set(widened(&processors), size, set) };
+    let written = unsafe { affinity::write_set(widened(&processors), size, set) };
     written.err().map_or(0, |error| error.errno)
 }
 
 /// The kernel's set of the processors in an attribute.
-fn widened(processors: &[u8; ATTRIBUTE_SET]) -> usage::Set {
-    let mut set: usage::Set = [0; size_of::<usage::Set>()];
+fn widened(processors: &[u8; ATTRIBUTE_SET]) -> affinity::Set {
+    let mut set: affinity::Set = [0; size_of::<affinity::Set>()];
     set[..ATTRIBUTE_SET].copy_from_slice(processors);
     set
 }
@@ -323,10 +334,9 @@ pub unsafe extern "C" fn pthread_create(
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
-    let record = Record::new(NO_FD, next_id());
+    let record = Record::new(NO_FD);
     let argument = Value(argument);
-    // SAFETY: the block is not in use yet.
-    unsafe { (*block.control()).record = Arc::into_raw(Arc::clone(&record)) };
+    introduce(&block, next_id(), Arc::clone(&record));
     // Until the handle is in the record the lock keeps the new thread from being joined.
     let started = record.handle.with(|handle| {
         RUNNING.fetch_add(1, Ordering::AcqRel);
@@ -336,7 +346,7 @@ pub unsafe extern "C" fn pthread_create(
             .spawn(move || {
                 if let Some(processors) = processors {
                     // Checked when it was chosen; a thread that cannot be bound runs anywhere.
-                    let _ = usage::bind(own(), &processors);
+                    let _ = handle_of(own()).and_then(|own| affinity::bind(own, &processors));
                 }
                 run(main, argument, block)
             });
@@ -366,7 +376,7 @@ pub unsafe extern "C" fn pthread_create(
             ended();
             // SAFETY: the thread does not run; the record in the block was made above.
             unsafe {
-                drop(Arc::from_raw((*block.control()).record));
+                drop(Arc::from_raw(record_in(&block)));
                 block.free();
             }
             EAGAIN
@@ -406,7 +416,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
     // SAFETY: made by `pthread_create`; nothing of this thread's C code runs any more, and what
     // the runtime still does in it looks neither at `errno` nor at the record.
     unsafe {
-        drop(Arc::from_raw((*block.control()).record));
+        drop(Arc::from_raw(record_in(&block)));
         block.free();
     }
     ended();

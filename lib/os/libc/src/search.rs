@@ -28,7 +28,7 @@ const ENTER: c_int = 1;
 
 /// The entries of a table by their keys' bytes. A program may store to an entry's data, so each has
 /// a place of its own.
-struct Table {
+pub struct Table {
     entries: BTreeMap<Vec<u8>, Box<Entry>>,
     /// Most entries.
     size: usize,
@@ -41,7 +41,7 @@ struct TableOf {
 }
 
 /// The table of the functions that name none.
-static TABLE: Shared<Option<Table>> = Shared::new(None);
+pub static TABLE: Shared<Option<Table>> = Shared::new(None);
 
 impl Table {
     fn new(size: usize) -> Table {

@@ -6,13 +6,15 @@ use core::ffi::{c_char, c_int};
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use runtime::Error;
+use runtime::process as system;
 use syscall::error::{EINTR, EINVAL, ENOMEM, ENOSYS};
 
+use crate::process::{self, ABORT};
 use crate::sync::{self, Shared};
-use crate::{errno, process, pthread, strings};
+use crate::tls::{self, Alternate};
+use crate::{errno, pthread, strings};
 
-/// SIGABRT.
-pub const ABORT: c_int = 6;
 const COUNT: usize = 65;
 /// SIGKILL and SIGSTOP cannot be handled.
 const FIXED: [c_int; 2] = [9, 19];
@@ -117,6 +119,26 @@ pub extern "C" fn raise(number: c_int) -> c_int {
         process::end_by_signal(number);
     }
     0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn abort() -> ! {
+    deliver(ABORT);
+    process::end_abnormally()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn kill(process: c_int, number: c_int) -> c_int {
+    let send = || {
+        let process = u32::try_from(process).map_err(|_| Error::new(EINVAL))?;
+        let number = u32::try_from(number).map_err(|_| Error::new(EINVAL))?;
+        system::kill(process, number)
+    };
+    // The system has no handlers: to itself a program sends as `raise` does.
+    match number != 0 && u32::try_from(process) == Ok(system::id()) {
+        true => raise(number),
+        false => errno::done(send()),
+    }
 }
 
 /// To the calling thread as `raise`; for another one it only says whether it is there (number 0).
@@ -234,34 +256,12 @@ unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
     );
 }
 
-/// C's `stack_t`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Alternate {
-    start: *mut u8,
-    flags: c_int,
-    size: usize,
-}
-
-impl Alternate {
-    /// C's `SS_DISABLE`: no other stack.
-    const DISABLED: c_int = 2;
-    /// C's `MINSIGSTKSZ`.
-    const LEAST: usize = 2048;
-    /// The state that a thread begins with.
-    pub const NONE: Self = Self {
-        start: core::ptr::null_mut(),
-        flags: Self::DISABLED,
-        size: 0,
-    };
-}
-
 /// Remembers the stack. Handlers run on the stack of their caller, `raise` or `abort`, whatever it
 /// is: no signal comes while another stack would be needed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaltstack(new: *const Alternate, old: *mut Alternate) -> c_int {
     // SAFETY: the control block of the calling thread, which no other uses.
-    let kept = unsafe { &mut (*crate::tls::control()).alternate };
+    let kept = unsafe { &mut (*tls::control()).alternate };
     // SAFETY: null, or the caller's structures.
     unsafe {
         let before = *kept;

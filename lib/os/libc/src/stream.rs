@@ -13,7 +13,7 @@ use syscall::error::{EBADF, EINTR};
 use crate::keeper::Keeper;
 use crate::memory_stream::Memory;
 use crate::sync::{Lock, Shared};
-use crate::{descriptor, errno, files, pthread};
+use crate::{descriptor, errno, files, tls};
 
 /// Bytes read ahead, and bytes that may wait to be written.
 const BUFFER: usize = 4096;
@@ -71,7 +71,7 @@ pub struct File {
 
 /// The calling thread's number.
 fn this_thread() -> u32 {
-    pthread::gettid() as u32
+    tls::gettid() as u32
 }
 
 /// All open streams, so that `exit` can write what waits. C has their addresses.

@@ -9,8 +9,9 @@ use syscall::error::{EAGAIN, EBUSY, ENOMEM, ETIMEDOUT};
 use crate::errno;
 use crate::files::Timespec;
 use crate::locks::{self, Condition, Mutex, MutexAttributes};
-use crate::pthread::{self, Destructor, Record};
+use crate::pthread::{self, Record};
 use crate::time;
+use crate::tls::Destructor;
 
 // The numbers of the results in the header.
 const SUCCESS: c_int = 0;

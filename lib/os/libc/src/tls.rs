@@ -6,11 +6,57 @@
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::arch::asm;
+use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, addr_of};
 
-use crate::cleanup::{Cancellation, Handler};
-use crate::pthread::Record;
-use crate::signal::Alternate;
+/// A function for a thread's end.
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// A handler of `pthread_cleanup_push`, in the stack of the function that has pushed it; the header
+/// has its size.
+#[repr(C)]
+pub struct Handler {
+    /// Called with the argument.
+    pub function: Destructor,
+    /// The program's.
+    pub argument: *mut c_void,
+    /// The one that was pushed before.
+    pub below: *mut Handler,
+}
+
+/// What `pthread_setcancelstate` and `pthread_setcanceltype` have set: of both, 0 comes first.
+#[derive(Clone, Copy, Default)]
+pub struct Cancellation {
+    /// Whether the thread may be cancelled.
+    pub state: c_int,
+    /// When.
+    pub kind: c_int,
+}
+
+/// C's `stack_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Alternate {
+    /// Its lowest byte.
+    pub start: *mut u8,
+    /// 0 or [`DISABLED`](Self::DISABLED).
+    pub flags: c_int,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl Alternate {
+    /// C's `SS_DISABLE`: no other stack.
+    pub const DISABLED: c_int = 2;
+    /// C's `MINSIGSTKSZ`.
+    pub const LEAST: usize = 2048;
+    /// The state that a thread begins with.
+    pub const NONE: Self = Self {
+        start: core::ptr::null_mut(),
+        flags: Self::DISABLED,
+        size: 0,
+    };
+}
 
 /// The control block of a thread.
 #[repr(C)]
@@ -21,8 +67,11 @@ pub struct Control {
     guard: usize,
     /// The thread's `errno`.
     pub errno: i32,
-    /// The result of `pthread_self`; null only before start-up is over.
-    pub record: *const Record,
+    /// The thread's record in `pthread.rs`, which `pthread_self` gives; null only before start-up
+    /// is over.
+    pub record: *const c_void,
+    /// The result of `gettid`.
+    pub id: c_int,
     /// Stack pointer to go back to for `pthread_exit`, 0 when there is none.
     pub leave: usize,
     /// The stack that the thread has passed to `sigaltstack`.
@@ -147,6 +196,7 @@ impl Block {
                 guard: guard(),
                 errno: 0,
                 record: core::ptr::null(),
+                id: 0,
                 leave: 0,
                 alternate: Alternate::NONE,
                 locale: core::ptr::null(),
@@ -209,9 +259,8 @@ pub fn control() -> *mut Control {
     control
 }
 
-/// A function with a stack protector found its stack overwritten.
 #[unsafe(no_mangle)]
-extern "C" fn __stack_chk_fail() -> ! {
-    runtime::io::emergency("*** stack smashing detected ***: terminated\n");
-    crate::process::end_abnormally()
+pub extern "C" fn gettid() -> c_int {
+    // SAFETY: the calling thread's own control block.
+    unsafe { (*control()).id }
 }

@@ -6,11 +6,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use runtime::time::Instant;
-use runtime::{Error, Result, fd, fs, process};
+use runtime::{Error, Result, fs, process};
 use syscall::error::{EINVAL, EPERM};
 
+use crate::affinity::{get_set, set_set};
 use crate::pthread::{self, Record};
-use crate::{children, errno, process as own_process};
+use crate::{children, errno, machine};
 
 /// C's `struct timeval`.
 #[repr(C)]
@@ -110,7 +111,7 @@ const INFINITY: u64 = u64::MAX;
 
 fn limit_of(resource: c_int) -> Result<Limit> {
     let value = match resource {
-        RLIMIT_NOFILE => own_process::OPEN_MAX as u64,
+        RLIMIT_NOFILE => machine::OPEN_MAX as u64,
         0..RLIMIT_COUNT => INFINITY,
         _ => return Err(Error::new(EINVAL)),
     };
@@ -137,87 +138,6 @@ unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
             false => Err(Error::new(EPERM)),
         }
     }))
-}
-
-/// The kernel's set of processors.
-pub type Set = [u8; 32];
-
-/// Runs `action` on the handle of a thread's set of processors.
-fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
-    let handle = fd::dup_upper(thread, b"sched-affinity")?;
-    let result = action(handle);
-    fd::close(handle)?;
-    result
-}
-
-/// Has a thread run on some processors only.
-pub fn bind(thread: *const Record, set: &Set) -> Result<()> {
-    let thread = pthread::handle_of(thread)?;
-    with_set(thread, |handle| fd::write(handle, set)).map(|_| ())
-}
-
-/// Stores a set as C has it.
-///
-/// # Errors
-/// `EINVAL`: too little room.
-///
-/// # Safety
-/// `place` is the caller's set of `size` bytes.
-pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()> {
-    // Processors that the machine does not have are no part of any set.
-    let count = own_process::processors()? as usize;
-    for (index, byte) in set.iter_mut().enumerate() {
-        let left = count.saturating_sub(8 * index).min(8);
-        *byte &= ((1_u16 << left) - 1) as u8;
-    }
-    if size < set.len() {
-        return Err(Error::new(EINVAL));
-    }
-    // SAFETY: the caller's promise; what is longer than the kernel's set is empty.
-    unsafe {
-        place.write_bytes(0, size);
-        place.copy_from_nonoverlapping(set.as_ptr(), set.len());
-    }
-    Ok(())
-}
-
-/// The caller's set.
-///
-/// # Errors
-/// `EINVAL`: no processor of this machine is in it.
-///
-/// # Safety
-/// `place` is the caller's set of `size` bytes.
-pub unsafe fn read_set(size: usize, place: *const u8) -> Result<Set> {
-    let mut set: Set = [0; 32];
-    // SAFETY: the caller's promise; no more than both have.
-    unsafe {
-        set.as_mut_ptr()
-            .copy_from_nonoverlapping(place, size.min(set.len()));
-    }
-    let count = own_process::processors()? as usize;
-    let known = |cpu: usize| set[cpu / 8] >> (cpu % 8) & 1 != 0;
-    match (0..count.min(8 * set.len())).any(known) {
-        true => Ok(set),
-        false => Err(Error::new(EINVAL)),
-    }
-}
-
-/// # Safety
-/// `place` is the caller's set of `size` bytes.
-unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
-    let mut set: Set = [0; 32];
-    with_set(thread, |handle| fd::read(handle, &mut set))?;
-    // SAFETY: the same contract.
-    unsafe { write_set(set, size, place) }
-}
-
-/// # Safety
-/// `place` is the caller's set of `size` bytes.
-unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
-    // SAFETY: the same contract.
-    let set = unsafe { read_set(size, place) }?;
-    with_set(thread, |handle| fd::write(handle, &set)).map(|_| ())
 }
 
 /// Runs `action` on the thread that a process's number means: the calling one for 0 and the own
@@ -355,10 +275,7 @@ unsafe extern "C" fn times(place: *mut Times) -> c_long {
     since_start().as_micros() as c_long
 }
 
-const _: () = assert!(
-    own_process::TICKS == 1_000_000,
-    "`times` counts microseconds"
-);
+const _: () = assert!(machine::TICKS == 1_000_000, "`times` counts microseconds");
 
 fn since_start() -> Duration {
     Duration::from_nanos(Instant::now().as_nanos())
@@ -380,7 +297,7 @@ struct Machine {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sysinfo(place: *mut Machine) -> c_int {
-    errno::done(own_process::memory().map(|(total, free)| {
+    errno::done(machine::memory().map(|(total, free)| {
         let machine = Machine {
             uptime: since_start().as_secs() as c_long,
             memory: total as c_ulong,
@@ -395,7 +312,7 @@ unsafe extern "C" fn sysinfo(place: *mut Machine) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn get_nprocs() -> c_int {
-    errno::give(own_process::processors().map(|count| count as c_int))
+    errno::give(machine::processors().map(|count| count as c_int))
 }
 
 #[unsafe(no_mangle)]

@@ -15,9 +15,7 @@ use libredox::Fd;
 use runtime::process::{Child, Command};
 use runtime::{Result, env, fd, fs, path, probe, sys, thread};
 use syscall::error::{EFAULT, EINVAL, ENOMEM};
-use syscall::flag::{
-    CLOCK_MONOTONIC, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, MapFlags, UPPER_FDTBL_TAG,
-};
+use syscall::flag::{CLOCK_MONOTONIC, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, MapFlags, UPPER_FDTBL_TAG};
 
 runtime::main!(main);
 
@@ -106,7 +104,10 @@ fn sleep_on(word: &AtomicU32) {
 /// Sets a word; the number of threads that this has woken.
 fn set(word: &AtomicU32) -> usize {
     word.store(1, Ordering::Release);
-    let woken = system(syscall::SYS_FUTEX, [word.as_ptr().addr(), FUTEX_WAKE, THREADS]);
+    let woken = system(
+        syscall::SYS_FUTEX,
+        [word.as_ptr().addr(), FUTEX_WAKE, THREADS],
+    );
     woken.unwrap_or(0)
 }
 

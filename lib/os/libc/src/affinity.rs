@@ -1,0 +1,100 @@
+//! The processors that threads may run on, as the kernel keeps them. Threads are given by their
+//! descriptors.
+
+use runtime::{Error, Result, fd};
+use syscall::error::EINVAL;
+
+use crate::machine;
+
+/// The kernel's set of processors.
+pub type Set = [u8; 32];
+
+/// Runs `action` on the handle of a thread's set of processors.
+fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
+    let handle = fd::dup_upper(thread, b"sched-affinity")?;
+    let result = action(handle);
+    fd::close(handle)?;
+    result
+}
+
+/// Has the thread of this descriptor run on some processors only.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn bind(thread: usize, set: &Set) -> Result<()> {
+    with_set(thread, |handle| fd::write(handle, set)).map(|_| ())
+}
+
+/// Stores a set as C has it.
+///
+/// # Errors
+/// `EINVAL`: too little room.
+///
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()> {
+    // Processors that the machine does not have are no part of any set.
+    let count = machine::processors()? as usize;
+    for (index, byte) in set.iter_mut().enumerate() {
+        let left = count.saturating_sub(8 * index).min(8);
+        *byte &= ((1_u16 << left) - 1) as u8;
+    }
+    if size < set.len() {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the caller's promise; what is longer than the kernel's set is empty.
+    unsafe {
+        place.write_bytes(0, size);
+        place.copy_from_nonoverlapping(set.as_ptr(), set.len());
+    }
+    Ok(())
+}
+
+/// The caller's set.
+///
+/// # Errors
+/// `EINVAL`: no processor of this machine is in it.
+///
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+pub unsafe fn read_set(size: usize, place: *const u8) -> Result<Set> {
+    let mut set: Set = [0; 32];
+    // SAFETY: the caller's promise; no more than both have.
+    unsafe {
+        set.as_mut_ptr()
+            .copy_from_nonoverlapping(place, size.min(set.len()));
+    }
+    let count = machine::processors()? as usize;
+    let known = |cpu: usize| set[cpu / 8] >> (cpu % 8) & 1 != 0;
+    match (0..count.min(8 * set.len())).any(known) {
+        true => Ok(set),
+        false => Err(Error::new(EINVAL)),
+    }
+}
+
+/// Stores the set of the thread of this descriptor.
+///
+/// # Errors
+/// Those of the kernel; `EINVAL`: too little room.
+///
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+pub unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
+    let mut set: Set = [0; 32];
+    with_set(thread, |handle| fd::read(handle, &mut set))?;
+    // SAFETY: the same contract.
+    unsafe { write_set(set, size, place) }
+}
+
+/// Has the thread of this descriptor run on the caller's set.
+///
+/// # Errors
+/// Those of the kernel; `EINVAL`: no processor of this machine is in it.
+///
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+pub unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
+    // SAFETY: the same contract.
+    let set = unsafe { read_set(size, place) }?;
+    bind(thread, &set)
+}
