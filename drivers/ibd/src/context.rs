@@ -13,7 +13,8 @@ use crate::events::{Record, SharedQueue};
 use crate::object::{Cq, Name, Object, Table};
 use crate::pages::Pages;
 
-/// Turns in a row while there is something to do; then other contexts have theirs.
+/// Most turns of the engine in one call of [`Context::progress`] while there is work; then other
+/// contexts have their turns.
 const TURNS: usize = 16;
 
 /// A program that opened the device.
@@ -21,34 +22,34 @@ const TURNS: usize = 16;
 pub struct Owner {
     /// Its process.
     pub pid: usize,
-    /// Its user, by whose limits it is counted.
+    /// Its user, whose limits apply to it.
     pub uid: u32,
 }
 
-/// See the module.
+/// One open `uverbs0`: its objects, its event queues, and the state of its queue pairs.
 pub struct Context {
     /// The user and process that opened it.
     pub owner: Owner,
-    /// The rules, with the state of all objects, and the lanes of the queue pairs that commands
-    /// post to.
+    /// The rules of verbs with the state of all objects, and the lanes (docs/verbs.md) of the
+    /// queue pairs that commands post to.
     pub engine: Engine,
-    /// Pages of the program for the command that is executed.
+    /// Pages of the program for the command that is being executed.
     pub pages: Option<Pages>,
-    /// The objects by handle.
+    /// The objects, by handle.
     pub objects: Table,
-    /// Whether GET_CONTEXT was done.
+    /// Whether GET_CONTEXT was executed.
     pub is_begun: bool,
     /// The asynchronous events.
     pub events: SharedQueue,
-    /// The completion channels by number.
+    /// The completion channels, by number.
     pub channels: BTreeMap<u32, SharedQueue>,
-    /// The queues that have got events since the last look.
+    /// The queues that have got events since the last [`Context::take_woken`].
     woken: Vec<SharedQueue>,
 }
 
 impl Context {
-    /// A context of this node, without objects. `generation`: any number, best another one each
-    /// time.
+    /// A context on this node, without objects. `generation` is any number, preferably a different
+    /// one each time.
     pub fn new(owner: Owner, node: u16, generation: u32) -> Context {
         Context {
             owner,
@@ -62,14 +63,14 @@ impl Context {
         }
     }
 
-    /// The channel of this number.
+    /// Returns the channel with this number.
     pub fn channel(&self, number: u32) -> Option<&SharedQueue> {
         self.channels.get(&number)
     }
 
-    /// Moves the queue pairs on, and the events that come of it to the queues of their descriptors:
-    /// how many asynchronous ones and how many completion events there were. `now`: nanoseconds of
-    /// a clock that only goes forward.
+    /// Makes progress on the queue pairs, and puts the resulting events into the queues of their
+    /// descriptors. Returns how many asynchronous events and how many completion events there
+    /// were. `now` is in nanoseconds of a clock that only goes forward.
     pub fn progress(&mut self, now: u64) -> (u64, u64) {
         let (mut asynchronous, mut completions) = (0, 0);
         for _ in 0..TURNS {
@@ -84,7 +85,7 @@ impl Context {
                         completions += 1;
                         self.pass_completion(cq);
                     }
-                    // The engine looks after its lanes.
+                    // The engine handles its lanes itself.
                     Event::LaneOver(_) | Event::LaneWanted(_) => {}
                 }
             }
@@ -95,7 +96,7 @@ impl Context {
         (asynchronous, completions)
     }
 
-    /// When [`progress`](Context::progress) has something to do, in nanoseconds.
+    /// When [`progress`](Context::progress) has work to do, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.engine.left.until
     }
@@ -137,7 +138,7 @@ impl Context {
         }
     }
 
-    /// Adds an asynchronous event about an object, or about the port.
+    /// Queues an asynchronous event about an object, or about the port.
     pub fn push_async(&mut self, handle: Option<u32>, element: u64, event_type: u32) {
         let record = AsyncRecord {
             element,
@@ -148,7 +149,7 @@ impl Context {
         self.woken.push(SharedQueue::clone(&self.events));
     }
 
-    /// The descriptors whose queues have got events since the last call.
+    /// Takes the descriptors whose queues have got events since the last call.
     pub fn take_woken(&mut self) -> Vec<usize> {
         let mut descriptors = Vec::new();
         for queue in self.woken.drain(..) {
@@ -157,8 +158,8 @@ impl Context {
         descriptors
     }
 
-    /// Forgets the events of an object that is no more; how many were read of completions and of
-    /// asynchronous ones.
+    /// Drops the events of an object that was destroyed. Returns how many of its completion events
+    /// and how many of its asynchronous events were read.
     pub fn forget_events(&mut self, handle: u32, channel: Option<u32>) -> (u32, u32) {
         let of_channel = |queue: &SharedQueue| queue.borrow_mut().forget(handle);
         let completions = channel
@@ -170,7 +171,7 @@ impl Context {
         )
     }
 
-    /// Ends the queues of events; their descriptors.
+    /// Ends the queues of events and returns their descriptors.
     pub fn end_queues(&mut self) -> Vec<usize> {
         let queues = self.channels.values().chain([&self.events]);
         for queue in queues {
@@ -180,7 +181,7 @@ impl Context {
         self.take_woken()
     }
 
-    /// Events that wait to be read.
+    /// Number of events that wait to be read.
     pub fn waiting_events(&self) -> usize {
         let queues = self.channels.values().chain([&self.events]);
         queues.map(|queue| queue.borrow().len()).sum()

@@ -1,4 +1,4 @@
-//! The device: all contexts, and how they move on.
+//! The device: all contexts, and their progress.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,11 +19,11 @@ use crate::mad::Mads;
 use crate::shared::Shared;
 use crate::streams::Streams;
 
-/// The name of a context; never used again.
+/// The number of a context, which is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContextId(pub u64);
 
-/// See the module.
+/// The device `scif0`, with its contexts and its port.
 pub struct Device {
     /// The state that all contexts share.
     pub shared: Shared,
@@ -32,7 +32,7 @@ pub struct Device {
     scif: Streams,
     contexts: BTreeMap<ContextId, Context>,
     last: u64,
-    /// Whether the number of the node is known.
+    /// Whether the number of the node is known. Before that no context can be opened.
     is_placed: bool,
 }
 
@@ -53,7 +53,8 @@ impl Device {
         }
     }
 
-    /// The device of a node whose number is not known yet: nobody can open it.
+    /// The device of a node whose number is not known yet: [`open`](Device::open) fails until
+    /// [`set_node`](Device::set_node).
     pub fn unplaced() -> Device {
         Device {
             is_placed: false,
@@ -62,7 +63,7 @@ impl Device {
         }
     }
 
-    /// The number of the node is known; whether it was not.
+    /// Sets the number of the node. Returns whether it was unknown before.
     pub fn set_node(&mut self, node: u16) -> bool {
         self.shared.node = node;
         self.mads.place(node);
@@ -72,7 +73,7 @@ impl Device {
     /// Opens a context.
     ///
     /// # Errors
-    /// `ENODEV`: the number of the node is not known. `ENOMEM`: the user has too many.
+    /// `ENODEV`: the number of the node is not known. `ENOMEM`: the user has too many contexts.
     pub fn open(&mut self, owner: Owner) -> Result<ContextId> {
         if !self.is_placed {
             return fail(ENODEV);
@@ -80,15 +81,16 @@ impl Device {
         self.shared.accounts.charge(owner.uid, Kind::Contexts, 1)?;
         self.last += 1;
         let id = ContextId(self.last);
-        // Peers tell a queue pair from one that had its number before this daemon began.
+        // A new generation, by which peers tell a queue pair from one that had the same number
+        // before this daemon began.
         let generation = hal::clock::ticks() as u32;
         let context = Context::new(owner, self.shared.node, generation);
         self.contexts.insert(id, context);
         Ok(id)
     }
 
-    /// Ends a context: its objects, those made last first, then the context. The descriptors of
-    /// events that have to be told.
+    /// Ends a context: destroys its objects, those made last first, then the context itself.
+    /// Returns the descriptors of events that are to be notified of the end.
     pub fn close(&mut self, id: ContextId) -> Vec<usize> {
         let Some(mut context) = self.contexts.remove(&id) else {
             return Vec::new();
@@ -100,18 +102,18 @@ impl Device {
         context.end_queues()
     }
 
-    /// A context.
+    /// Returns a context.
     ///
     /// # Errors
-    /// `EIO`: it has gone.
+    /// `EIO`: the context has gone.
     pub fn context(&self, id: ContextId) -> Result<&Context> {
         self.contexts.get(&id).ok_or(Error::new(EIO))
     }
 
-    /// A context, to be changed.
+    /// Returns a context, for changes.
     ///
     /// # Errors
-    /// As above.
+    /// `EIO`: the context has gone.
     pub fn context_mut(&mut self, id: ContextId) -> Result<&mut Context> {
         self.contexts.get_mut(&id).ok_or(Error::new(EIO))
     }
@@ -121,15 +123,15 @@ impl Device {
         self.contexts.iter().map(|(id, context)| (*id, context))
     }
 
-    /// Executes a command. `is_exact`: the bytes are the command and nothing more. The answer is at
-    /// most as long as the command has room for. `now`: nanoseconds of a clock that only goes
-    /// forward.
+    /// Executes a command. With `is_exact`, `bytes` is the command and nothing more. The answer is
+    /// at most as long as the room that the command names. `now` is in nanoseconds of a clock that
+    /// only goes forward.
     pub fn execute(&mut self, id: ContextId, bytes: &[u8], is_exact: bool, now: u64) -> Outcome {
         let Some(context) = self.contexts.get_mut(&id) else {
             return (Vec::new(), fail(EIO));
         };
         let outcome = command::execute(&mut self.shared, context, bytes, is_exact);
-        // Pages that the command has not taken go.
+        // Pages that the command did not use are unmapped.
         context.pages = None;
         let totals = &mut self.shared.totals;
         totals.commands += 1;
@@ -138,16 +140,17 @@ impl Device {
         outcome
     }
 
-    /// The pages that a command is about to register, if it is one that does and may succeed.
+    /// Returns the pages that a command is about to register, if it registers memory and can
+    /// succeed.
     pub fn wanted_pages(&self, id: ContextId, bytes: &[u8], is_exact: bool) -> Option<Wanted> {
         let context = self.contexts.get(&id)?;
         command::wanted_pages(context, bytes, is_exact)
     }
 
-    /// Takes reports of a library about its objects; of how many the object was there.
+    /// Takes reports of a library about its objects. Returns how many of the objects exist.
     ///
     /// # Errors
-    /// `EIO`: the context has gone. `EINVAL`: these are none.
+    /// `EIO`: the context has gone. `EINVAL`: the bytes are no reports.
     pub fn report(&mut self, id: ContextId, kind: u64, bytes: &[u8]) -> Result<usize> {
         let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
         let count = command::report::take(context, &mut self.shared.totals, kind, bytes);
@@ -155,13 +158,14 @@ impl Device {
         count
     }
 
-    /// The SCIF driver's table of what has passed between this node and others. `carried`: bytes
-    /// that the daemon itself has sent and received by SCIF since it began, which have their own
-    /// counters.
+    /// Takes the SCIF driver's table of the bytes that have passed between this node and others.
+    /// `carried` has the bytes that the daemon itself has sent and received over SCIF since it
+    /// began, which have counters of their own.
     pub fn note_scif(&mut self, table: &str, carried: [u64; 2]) {
         self.scif.note(table, self.shared.node, carried);
         for context in self.contexts.values_mut() {
-            // Those with queue pairs that the daemon runs have ports.
+            // A context with queue pairs that the daemon runs has SCIF ports, so it counts as
+            // connected.
             if context.engine.is_connected() {
                 command::report::note_all(context, &mut self.shared.totals);
             }
@@ -169,8 +173,9 @@ impl Device {
         self.update_traffic();
     }
 
-    /// Gives the port's counters what others than management datagrams have moved. Messages of
-    /// verbs pass streams of SCIF, whose bytes count; what libraries store and load does not.
+    /// Sets the port's counters to the traffic other than management datagrams. Bytes of verbs'
+    /// messages are counted as bytes of SCIF streams; bytes stored into and loaded from windows
+    /// pass no stream, so they are added.
     fn update_traffic(&mut self) {
         let totals = &self.shared.totals;
         let [sent, received] = self.scif.bytes();
@@ -184,13 +189,13 @@ impl Device {
         });
     }
 
-    /// All that has passed the port: SCIF's traffic, what libraries of verbs have moved beside it,
+    /// All traffic that has passed the port: SCIF's, what libraries of verbs have moved besides,
     /// and management datagrams.
     pub fn traffic(&self) -> Traffic {
         self.mads.node().map(Node::traffic).unwrap_or_default()
     }
 
-    /// Moves a context on, and its events to their descriptors.
+    /// Makes progress on a context and passes its events to their descriptors.
     fn progress_of(&mut self, id: ContextId, now: u64) {
         let Some(context) = self.contexts.get_mut(&id) else {
             return;
@@ -200,8 +205,9 @@ impl Device {
         self.shared.totals.completion_events += completions;
     }
 
-    /// Looks after the connections of queue pairs that commands post to, after an event of one, or
-    /// when it is time to. `subscribe` has an event queue report such events.
+    /// Serves the connections of the queue pairs that commands post to. Call it after an event of
+    /// such a connection and when [`next_look`](Device::next_look) says so. `subscribe` has an
+    /// event queue report events of a connection.
     pub fn serve(&mut self, now: u64, mut subscribe: impl FnMut(usize, EventFlags) -> Result<()>) {
         let connected = self.contexts.iter();
         let connected = connected.filter(|(_, context)| context.engine.is_connected());
@@ -213,14 +219,15 @@ impl Device {
                 context.engine.watch(&mut watch, false, false);
             }
             self.progress_of(id, now);
-            // Records may have found no room, or it may have come.
+            // Records may have found no room on a connection, or room may have come, so the events
+            // to watch for may differ.
             if let Some(context) = self.contexts.get_mut(&id) {
                 context.engine.watch(&mut watch, false, false);
             }
         }
     }
 
-    /// When [`serve`](Device::serve) is to be called if no event comes, in nanoseconds.
+    /// When to call [`serve`](Device::serve) if no event comes, in nanoseconds.
     pub fn next_look(&mut self) -> Option<u64> {
         let engines = self
             .contexts
@@ -230,7 +237,7 @@ impl Device {
         connected.filter_map(|engine| engine.next_look()).min()
     }
 
-    /// Moves the contexts on whose time has come.
+    /// Makes progress on the contexts that are due.
     pub fn progress(&mut self, now: u64) {
         let has_come = |context: &Context| context.deadline().is_some_and(|until| until <= now);
         let contexts = self.contexts.iter();
@@ -243,15 +250,16 @@ impl Device {
         }
     }
 
-    /// When [`progress`](Device::progress) has something to do, in nanoseconds.
+    /// When to call [`progress`](Device::progress), in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.contexts.values().filter_map(Context::deadline).min()
     }
 
-    /// Makes a completion channel of a context; its number.
+    /// Makes a completion channel of a context and returns its number.
     ///
     /// # Errors
-    /// `EIO`; `EINVAL`: the context has not begun; `EMFILE`: it has too many.
+    /// `EIO`: the context has gone. `EINVAL`: it has not executed GET_CONTEXT. `EMFILE`: it has
+    /// too many channels.
     pub fn add_channel(&mut self, id: ContextId) -> Result<u32> {
         let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
         if !context.is_begun {
@@ -260,14 +268,15 @@ impl Device {
         command::add_channel(&mut self.shared, context)
     }
 
-    /// The last descriptor of a completion channel was closed. The context may be gone.
+    /// Notes that the last descriptor of a completion channel was closed. The context may have
+    /// gone already.
     pub fn abandon_channel(&mut self, id: ContextId, number: u32) {
         if let Some(context) = self.contexts.get_mut(&id) {
             command::abandon_channel(&mut self.shared, context, number);
         }
     }
 
-    /// The port changes its state, which all contexts are told.
+    /// Sets the state of the port. If it changes, all contexts get an event.
     pub fn set_port(&mut self, state: PortState) {
         if self.shared.port == state {
             return;
@@ -283,7 +292,7 @@ impl Device {
         }
     }
 
-    /// Tells all contexts what management datagrams have asked for.
+    /// Passes the events that management datagrams have caused to all contexts.
     pub fn pass_mad_events(&mut self) {
         while let Some(event) = self.mads.next_event() {
             let kind = match event {
@@ -296,7 +305,7 @@ impl Device {
         }
     }
 
-    /// The descriptors whose queues have got events since the last call.
+    /// Takes the descriptors whose queues have got events since the last call.
     pub fn take_woken(&mut self) -> Vec<usize> {
         let contexts = self.contexts.values_mut();
         contexts.flat_map(Context::take_woken).collect()

@@ -1,14 +1,14 @@
-//! Errors of the layers below, as numbers.
+//! Errors of the layers below as error numbers.
 
 use syscall::error::{EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, Error, Result};
 use verbs_abi::frame::Malformed;
 
-/// An error with this number.
+/// Fails with this error number.
 pub fn fail<T>(errno: i32) -> Result<T> {
     Err(Error::new(errno))
 }
 
-/// The error number of a refusal by the rules of verbs.
+/// The error number for a refusal by `verbs-core`.
 pub fn refused(error: verbs_core::types::Error) -> Error {
     use verbs_core::types::Error as Refused;
     Error::new(match error {
@@ -20,7 +20,7 @@ pub fn refused(error: verbs_core::types::Error) -> Error {
     })
 }
 
-/// A command that is none.
+/// The error number for bytes that are no well-formed command.
 pub fn malformed(error: Malformed) -> Error {
     Error::new(match error {
         Malformed::Invalid => EINVAL,

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::fail;
 
-/// Events that wait before one that says the same as a waiting one is dropped.
+/// Number of waiting events from which on an event that equals a waiting one is dropped.
 const MANY: usize = 1024;
 
 /// The record that one read gives.
@@ -42,16 +42,17 @@ pub struct Queue {
     waiting: VecDeque<(Option<u32>, Record)>,
     /// Events that were read, by the handle of their object.
     reported: BTreeMap<u32, u32>,
-    /// Its context has gone: nothing more comes.
+    /// Whether its context has gone, so that no more events come.
     is_over: bool,
-    /// The scheme's descriptors of it.
+    /// The scheme's descriptors of this queue.
     pub descriptors: Vec<usize>,
-    /// A channel whose descriptors were closed: it goes with the last completion queue that has it.
+    /// Whether this is a completion channel whose descriptors were all closed. It ends with the
+    /// last completion queue that uses it.
     pub is_abandoned: bool,
 }
 
 impl Queue {
-    /// Adds an event about the object with this handle, or about none.
+    /// Adds an event about the object with this handle, or about no object.
     pub fn push(&mut self, handle: Option<u32>, record: Record) {
         let event = (handle, record);
         if self.waiting.len() < MANY || !self.waiting.contains(&event) {
@@ -59,11 +60,11 @@ impl Queue {
         }
     }
 
-    /// Gives the next event, one record.
+    /// Reads the next event: one record.
     ///
     /// # Errors
-    /// `EWOULDBLOCK`: there is none. `EIO`: and none will come. `EINVAL`: the buffer is too small
-    /// for one; the event stays.
+    /// `EWOULDBLOCK`: no event waits. `EIO`: no event waits and none will come. `EINVAL`: the
+    /// buffer is too small for the record; the event stays in the queue.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let Some((handle, record)) = self.waiting.front() else {
             return fail(if self.is_over { EIO } else { EWOULDBLOCK });
@@ -80,29 +81,30 @@ impl Queue {
         Ok(place.len())
     }
 
-    /// An object is no more: its events go. How many of them were read.
+    /// Drops the waiting events of an object that was destroyed. Returns how many of its events
+    /// were read.
     pub fn forget(&mut self, handle: u32) -> u32 {
         self.waiting.retain(|(of, _)| *of != Some(handle));
         self.reported.remove(&handle).unwrap_or(0)
     }
 
-    /// The context is no more.
+    /// Ends the queue, as its context has gone: no more events come.
     pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// Whether a read would not wait, and whether that is because nothing more comes.
+    /// Whether a read would return at once, and whether no more events will come.
     pub fn readiness(&self) -> (bool, bool) {
         let is_ready = !self.waiting.is_empty() || self.is_over;
         (is_ready, self.is_over)
     }
 
-    /// Events that wait.
+    /// Number of events that wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none does.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The text files: the class tree, as Linux has it below `/sys/class`, and tables of what there is.
+//! The text files: the class tree, as Linux has it below `/sys/class`, and tables of the objects.
 
 mod mad;
 
@@ -17,10 +17,10 @@ use crate::limits::Kind;
 use crate::object::Object;
 use crate::shared::FIRST_LIBRARY_QPN;
 
-/// The user that reads a file: root sees the objects of all users, others see their own.
+/// The user who reads a file. Root sees the objects of all users, others only their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Viewer {
-    /// The user.
+    /// The id of the user.
     pub uid: u32,
 }
 
@@ -30,10 +30,10 @@ impl Viewer {
     }
 }
 
-/// A file of the scheme that is text.
+/// The function that writes a text file.
 type Text = fn(&Device, Viewer) -> String;
 
-/// The text files by their paths. Directories are what is before a slash.
+/// The text files by their paths. What precedes a slash is a directory.
 const FILES: &[(&str, Text)] = &[
     ("agents", mad::agents),
     ("class/infiniband/scif0/board_id", |_, _| line("SKIFF_SCIF")),
@@ -126,7 +126,7 @@ fn number(value: u64) -> String {
     format!("{value}\n")
 }
 
-/// Bytes in words of four, as counters of ports have them.
+/// A number of bytes in words of four bytes, as the port counters of Linux count them.
 fn words(bytes: u64) -> String {
     number(bytes / 4)
 }
@@ -144,16 +144,16 @@ fn state(device: &Device, which: usize) -> String {
     format!("{number}: {name}\n")
 }
 
-/// A file or directory by its path.
+/// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The directory of this path, which is `""` for the root.
+    /// A directory.
     Directory,
-    /// The text file of this index.
+    /// The text file with this index.
     Text(usize),
 }
 
-/// The file or directory with this path, which has no slashes at its ends.
+/// Finds the file or directory with this path, which has no slashes at its ends.
 pub fn find(path: &str) -> Option<Found> {
     if let Ok(index) = FILES.binary_search_by_key(&path, |(name, _)| name) {
         return Some(Found::Text(index));
@@ -166,19 +166,19 @@ pub fn find(path: &str) -> Option<Found> {
     is_directory.then_some(Found::Directory)
 }
 
-/// The path of a text file.
+/// The path of the text file with this index.
 pub fn path(index: usize) -> &'static str {
     FILES.get(index).map_or("", |(path, _)| path)
 }
 
-/// The text of a file at this moment.
+/// The text of the file with this index at this moment.
 pub fn text(index: usize, device: &Device, viewer: Viewer) -> String {
     FILES
         .get(index)
         .map_or_else(String::new, |(_, text)| text(device, viewer))
 }
 
-/// The names in a directory, and whether each is one itself.
+/// The names in a directory, and whether each is a directory itself.
 pub fn list(path: &str) -> Vec<(&'static str, bool)> {
     let mut names: Vec<(&str, bool)> = Vec::new();
     for (name, _) in FILES {
@@ -216,7 +216,7 @@ fn devices(device: &Device, _: Viewer) -> String {
     )
 }
 
-/// The device and its port in the manner of `ibv_devinfo -v`.
+/// The device and its port, in the format of `ibv_devinfo -v`.
 fn devinfo(device: &Device, _: Viewer) -> String {
     let node = device.shared.node;
     let hca = identity::device(node);
@@ -266,7 +266,7 @@ fn devinfo(device: &Device, _: Viewer) -> String {
     add(2, "port", "1".into());
     add(3, "state", format!("PORT_{name} ({state})"));
     for (name, mtu) in [("max_mtu", port.max_mtu), ("active_mtu", port.active_mtu)] {
-        // A code: 1 is 256 bytes.
+        // MTUs are codes: 1 is 256 bytes.
         add(3, name, format!("{} ({mtu})", 128_u32 << mtu));
     }
     add(3, "sm_lid", format!("{}", port.sm_lid));
@@ -284,7 +284,7 @@ fn devinfo(device: &Device, _: Viewer) -> String {
     text
 }
 
-/// A table with a line for each context that the viewer sees, or for each of its objects.
+/// A table with the lines that `add` writes for each context that the viewer can see.
 fn table(
     first: &str,
     device: &Device,
@@ -427,7 +427,7 @@ fn qps(device: &Device, viewer: Viewer) -> String {
     })
 }
 
-/// The name of the counter of an object's type.
+/// The names of the counters in `stats`, one for each type of object.
 const TYPES: [&str; 8] = ["pds", "mrs", "cqs", "qps", "srqs", "ahs", "xrcds", "mws"];
 
 fn type_of(object: &Object) -> usize {
@@ -598,7 +598,7 @@ mod tests {
         }
     }
 
-    /// The last section of `docs/mad-behaviour.md`. `SKIFF_REWRITE` writes it anew.
+    /// Checks the last section of `docs/mad-behaviour.md`; `SKIFF_REWRITE` writes it anew.
     #[test]
     fn the_section_about_files_is_written() {
         const BEGIN: &str = "\n## Files below /sys/class\n";

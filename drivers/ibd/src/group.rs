@@ -1,5 +1,6 @@
-//! Datagrams for groups on their way through the daemon: the records of one connection are put
-//! together to whole datagrams, which name the port that they come from.
+//! Datagrams for multicast groups, on their way through the daemon. The records of one connection
+//! are put together to whole datagrams, each with the local identifier (LID) of the port that it
+//! comes from.
 
 use alloc::vec::Vec;
 
@@ -11,22 +12,22 @@ const MOST_PIECES: usize = (MAX_DATAGRAM as usize).div_ceil(MAX_PAYLOAD);
 /// Most bytes of the records of a datagram.
 pub const MOST_BYTES: usize = MAX_DATAGRAM as usize + MOST_PIECES * HEADER_BYTES;
 
-/// The peer has sent what no datagram for a group is.
+/// The peer has sent bytes that are no datagram for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
 /// The datagrams of one connection.
 pub struct Assembly {
-    /// The local identifier of the port of its peer's node.
+    /// The LID of the port of the peer's node.
     lid: u16,
-    /// Bytes that are no whole record.
+    /// Bytes that are not a whole record yet.
     arrived: Vec<u8>,
-    /// The records so far of the datagram that comes.
+    /// The records that have arrived of the datagram under way.
     records: Vec<u8>,
 }
 
 impl Assembly {
-    /// None have arrived from this port.
+    /// The state of a new connection from the port with this LID.
     pub fn new(lid: u16) -> Assembly {
         Assembly {
             lid,
@@ -35,11 +36,11 @@ impl Assembly {
         }
     }
 
-    /// Takes bytes that have arrived, and gives each whole datagram to `sink`, as the records that
-    /// it is to be passed on in.
+    /// Takes bytes that have arrived. Passes each datagram that is complete to `sink`, as the
+    /// records by which to forward it.
     ///
     /// # Errors
-    /// The peer keeps to no rules.
+    /// [`Broken`]: the peer violates the protocol.
     pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(Vec<u8>)) -> Result<(), Broken> {
         self.arrived.extend_from_slice(bytes);
         let mut from = 0;
@@ -48,7 +49,7 @@ impl Assembly {
         {
             let piece = match Record::decode(header).map_err(|_| Broken)? {
                 Record::Datagram(piece) => piece,
-                // The peer is about to leave.
+                // The peer is about to close the connection.
                 Record::Bye => {
                     from += HEADER_BYTES;
                     continue;
@@ -68,7 +69,7 @@ impl Assembly {
     }
 }
 
-/// Adds a piece to the records of a datagram; all of them, if it was the last one.
+/// Adds a piece to the records of a datagram. Returns all of them if the piece was the last.
 fn piece_of(
     records: &mut Vec<u8>,
     lid: u16,
@@ -77,14 +78,14 @@ fn piece_of(
 ) -> Result<Option<Vec<u8>>, Broken> {
     let is_for_group = piece.global.is_some_and(|route| is_group(&route.gid));
     if piece.destination != MULTICAST_QPN || !is_for_group {
-        // A program may send to a group's local identifier what is for no group: it reaches nobody.
+        // A program may send a datagram that is for no group to a group's LID: it reaches nobody.
         records.clear();
         return Ok(None);
     }
     if piece.marks.contains(Marks::FIRST) {
         records.clear();
     } else if records.is_empty() {
-        // The rest of one whose beginning is not there.
+        // The rest of a datagram whose first piece is missing.
         return Ok(None);
     }
     let record = Record::Datagram(DatagramPiece {
@@ -131,7 +132,7 @@ mod tests {
         bytes
     }
 
-    /// The datagrams that bytes are, which come in parts of this length.
+    /// The datagrams in `all`, which arrives in parts of `part` bytes.
     fn taken(all: &[u8], part: usize) -> Result<Vec<Vec<u8>>, Broken> {
         let (mut assembly, mut found) = (Assembly::new(2), Vec::new());
         for bytes in all.chunks(part) {
@@ -187,7 +188,8 @@ mod tests {
             ..piece(whole, 1, 1)
         };
         for wrong in [for_one, nowhere, of_one] {
-            // What follows is passed on, and a datagram before its end is not made of both.
+            // The records that follow are passed on, and no datagram is made of pieces before and
+            // after.
             let mut sent = bytes(piece(Marks::FIRST, 2010, 10), 1);
             sent.extend(bytes(wrong, 1));
             sent.extend(bytes(piece(Marks::LAST, 2010, 2000), 1));
@@ -198,7 +200,7 @@ mod tests {
         }
         assert_eq!(taken(&Record::Expose(3).encode(), 100), Err(Broken));
         assert_eq!(taken(&[0xee; 48], 100), Err(Broken));
-        // Pieces without end.
+        // Pieces of a datagram that never ends.
         let mut sent = bytes(piece(Marks::FIRST, 4096, 1), 1);
         for _ in 0..100 {
             sent.extend(bytes(piece(Marks::empty(), 4096, 1), 1));

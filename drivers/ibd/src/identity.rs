@@ -14,38 +14,38 @@ use verbs_core::keys::{MAX_REGION_BYTES, MAX_REGIONS};
 
 /// Name of the device.
 pub const DEVICE: &str = "scif0";
-/// Version of what stands for its firmware: of this daemon.
+/// Version of the firmware, as the device reports it: the version of this daemon.
 pub const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-/// Its only port.
+/// The number of the device's only port.
 pub const PORT: u8 = 1;
 /// The partition key at index 0, the only one.
 pub const PKEY: u16 = 0xffff;
-/// Completion vectors.
+/// Number of completion vectors.
 pub const COMPLETION_VECTORS: u32 = 1;
-/// Most multicast groups of the node.
+/// Most multicast groups on the node.
 pub const MAX_GROUPS: usize = 64;
 /// Most queue pairs in a group.
 pub const MAX_GROUP_MEMBERS: usize = 64;
-/// Most memberships in all groups.
+/// Most memberships in all groups together.
 pub const MAX_MEMBERSHIPS: usize = 1024;
 
-/// Capabilities of a device.
+/// Capability bits of the device.
 mod capability {
-    /// Datagrams go out by the port of their address handle.
+    /// A datagram must leave by the port of its address handle.
     pub const UD_AV_PORT_ENFORCE: u32 = 1 << 6;
-    /// Events tell of the port's state.
+    /// Events report changes of the port's state.
     pub const PORT_ACTIVE_EVENT: u32 = 1 << 10;
-    /// There is an identifier of the whole system.
+    /// The device reports an identifier of the whole system.
     pub const SYS_IMAGE_GUID: u32 = 1 << 11;
-    /// A missing receive is answered.
+    /// A message without a posted receive is answered with RNR NAK.
     pub const RC_RNR_NAK_GEN: u32 = 1 << 12;
-    /// Shared receive queues change their size.
+    /// Shared receive queues can be resized.
     pub const SRQ_RESIZE: u32 = 1 << 13;
-    /// There are memory windows.
+    /// Memory windows exist.
     pub const MEM_WINDOW: u32 = 1 << 17;
-    /// There are XRC domains.
+    /// XRC domains exist.
     pub const XRC: u32 = 1 << 20;
-    /// Keys can be invalidated by requests.
+    /// Requests can invalidate keys.
     pub const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
     /// Memory windows of type 2 belong to a queue pair.
     pub const MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
@@ -54,14 +54,14 @@ mod capability {
 /// The state of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
-    /// The SCIF driver is not there.
+    /// The SCIF driver does not run.
     Down,
-    /// It is.
+    /// The SCIF driver runs.
     Active,
 }
 
 impl PortState {
-    /// The logical state and the physical one, as numbers and names.
+    /// The logical state and the physical one, each as number and name.
     pub const fn names(self) -> [(u8, &'static str); 2] {
         match self {
             PortState::Down => [(1, "DOWN"), (2, "Polling")],
@@ -70,13 +70,13 @@ impl PortState {
     }
 }
 
-/// The identifier of a node that is unique in the world of nodes, as the class tree writes it.
+/// The GUID of a node, which no other node has, as the class tree writes it.
 pub fn guid_text(node: u16) -> String {
     let [a, b, c, d] = [48, 32, 16, 0].map(|shift| guid(lid(node)) >> shift & 0xffff);
     format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
 }
 
-/// The version as a number, as the verbs count: three parts of it.
+/// The version as a number, as verbs count it: three parts of 16 bits.
 fn firmware_number() -> u64 {
     let parts = FIRMWARE.split('.').map(|part| part.parse().unwrap_or(0));
     let mut parts = parts.chain(core::iter::repeat(0));
@@ -84,7 +84,7 @@ fn firmware_number() -> u64 {
     next() << 32 | next() << 16 | next()
 }
 
-/// The device of a node.
+/// The properties of the device of a node.
 pub fn device(node: u16) -> QueryDeviceAnswer {
     QueryDeviceAnswer {
         fw_ver: firmware_number(),
@@ -128,11 +128,11 @@ pub fn device(node: u16) -> QueryDeviceAnswer {
     }
 }
 
-/// The port of a node.
+/// The properties of the port of a node.
 pub fn port(node: u16, state: PortState) -> QueryPortAnswer {
-    /// Packets of 4096 bytes, as a code.
+    /// The code for packets of 4096 bytes.
     const MTU: u8 = 5;
-    /// Four lanes of 25 Gbit/s, as codes: the nearest that there is to a bus.
+    /// Codes for four lanes of 25 Gbit/s, the closest of the link speeds to a bus.
     const WIDTH_4X: u8 = 2;
     const SPEED_EDR: u8 = 32;
     const LINK_INFINIBAND: u8 = 1;

@@ -1,28 +1,30 @@
-//! The parts of `ibd` that need no machine: the device and its contexts, the commands of user
-//! verbs, the text files, the `infiniband` scheme.
+//! The parts of `ibd`, the daemon of the RDMA verbs device, that need no machine: the device and
+//! its contexts, the commands of user verbs, the text files, the scheme `infiniband`
+//! (docs/infiniband.md).
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`identity`] | what the device says of itself |
-//! | [`limits`] | what one user may have |
+//! | [`identity`] | what the device and its port report of themselves |
+//! | [`limits`] | the limits of each user |
 //! | [`events`] | the queues behind descriptors of events |
 //! | [`object`] | the objects of a context, by handle |
 //! | [`pages`] | pages of programs that register memory |
 //! | [`context`] | an open `uverbs0` |
 //! | [`command`] | the commands |
 //! | [`shared`] | what all contexts share: accounts, totals, numbers |
-//! | [`device`] | all contexts, and how they move on |
+//! | [`device`] | all contexts, and their progress |
 //! | [`mad`] | `umad0` and `issm0`: management datagrams |
-//! | [`streams`] | what SCIF has moved between nodes |
+//! | [`streams`] | how much SCIF has moved between nodes |
 //! | [`files`] | the text files and the class tree |
-//! | [`group`] | datagrams for groups on their way |
+//! | [`group`] | datagrams for multicast groups, put together from records |
+//! | [`shares`] | which connection a full relay ends |
 //! | `listening` | a listener of the daemon's own; on Redox only, and in tests |
-//! | `relay` | what passes them on to programs and nodes; on Redox only |
-//! | `wire` | what carries management datagrams between nodes; on Redox only |
+//! | `relay` | passes datagrams for groups to programs and nodes; on Redox only |
+//! | `wire` | carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
 //!
-//! The rules of verbs are those of `verbs-core`; what is here reads commands, keeps handles,
-//! counts, and cleans up.
+//! The rules of verbs are in `verbs-core`; this crate reads commands, keeps handles, counts
+//! resources, and cleans up.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! The limits of each user, root included.
+//! The limits of each user; they hold for root, too.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -11,22 +11,23 @@ use crate::error::fail;
 /// The resources that are counted for each user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Open `uverbs0`.
+    /// Open files `uverbs0`.
     Contexts,
     /// All other open files of the scheme.
     Files,
     /// Objects of all contexts.
     Objects,
-    /// Pages of memory regions; those of two regions count twice.
+    /// Pages of memory regions; a page in two regions counts twice.
     LockedPages,
-    /// Places for completions, and for elements of work requests that commands can post.
+    /// Places for completions, and for scatter/gather elements of work requests that commands can
+    /// post.
     Slots,
-    /// Ports of SCIF: one for 256 queue pairs of a protection domain that commands post to.
+    /// SCIF ports; 256 queue pairs of a protection domain that commands post to share one.
     Ports,
 }
 
 impl Kind {
-    /// All of them, with the names of their limits and the limits at the start.
+    /// All resources, each with the name of its limit and the limit at start.
     pub const ALL: [(Kind, &'static str, u64); 6] = [
         (Kind::Contexts, "contexts_per_user", 256),
         (Kind::Files, "files_per_user", 1024),
@@ -37,15 +38,15 @@ impl Kind {
     ];
 }
 
-/// So many bytes of a text count as a file more.
+/// Bytes of a text that count as one more file.
 const TEXT_UNIT_BYTES: usize = 512;
 
-/// The files as which a text counts, which is kept until it is closed.
+/// Number of files that a text counts as, which is kept until it is closed.
 pub fn files_for(text: &str) -> u64 {
     1 + (text.len() / TEXT_UNIT_BYTES) as u64
 }
 
-/// The limits, and what each user has.
+/// The limits, and the amounts that each user holds.
 #[derive(Debug)]
 pub struct Accounts {
     limits: [u64; Kind::ALL.len()],
@@ -62,10 +63,10 @@ impl Default for Accounts {
 }
 
 impl Accounts {
-    /// Counts `count` more for a user.
+    /// Charges a user `count` more.
     ///
     /// # Errors
-    /// `ENOMEM`: more than the limit; nothing is counted.
+    /// `ENOMEM`: that would be more than the limit; nothing is charged.
     pub fn charge(&mut self, uid: u32, kind: Kind, count: u64) -> Result<()> {
         let limit = self.limits[kind as usize];
         let has = self.used(uid, kind);
@@ -79,13 +80,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// Counts `count` more for a user, over the limit as well.
+    /// Charges a user `count` more, even beyond the limit.
     pub fn charge_anyway(&mut self, uid: u32, kind: Kind, count: u64) {
         let used = &mut self.users.entry(uid).or_default()[kind as usize];
         *used = used.saturating_add(count);
     }
 
-    /// Counts that many less.
+    /// Releases `count` of what a user was charged.
     pub fn release(&mut self, uid: u32, kind: Kind, count: u64) {
         if let Some(user) = self.users.get_mut(&uid) {
             let used = &mut user[kind as usize];
@@ -106,7 +107,7 @@ impl Accounts {
         self.users.values().map(|user| user[kind as usize]).sum()
     }
 
-    /// The limits, a line for each.
+    /// The limits as text, a line for each.
     pub fn text(&self) -> String {
         let lines = Kind::ALL.iter().zip(self.limits);
         lines
@@ -114,10 +115,10 @@ impl Accounts {
             .collect()
     }
 
-    /// Changes limits by such lines: all of them, or none.
+    /// Changes limits by such lines: all of them, or none if one is wrong.
     ///
     /// # Errors
-    /// `EINVAL`: a line is no name and number.
+    /// `EINVAL`: a line is not a limit's name and a number.
     pub fn set(&mut self, text: &str) -> Result<()> {
         let mut limits = self.limits;
         for line in text.lines() {
@@ -156,7 +157,7 @@ mod tests {
             assert_eq!(accounts.charge(uid, Kind::Files, 1), Ok(()));
         }
         assert_eq!(accounts.total(Kind::Contexts), 4);
-        // A user that has more than a new limit keeps it.
+        // A user who has more than a new limit keeps it.
         assert_eq!(accounts.set("contexts_per_user 1"), Ok(()));
         assert_eq!(accounts.used(1000, Kind::Contexts), 2);
         accounts.release(1000, Kind::Contexts, 2);

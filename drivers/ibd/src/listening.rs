@@ -1,5 +1,6 @@
-//! A listener on a port of the daemon's own. What fails, as there is no memory for it, is tried
-//! again after a pause: neither a connection that waits nor the daemon is lost by that.
+//! A listener on a SCIF port of the daemon's own. If there is no memory to bind the port or to
+//! accept a connection, it tries again after a pause: neither the connection that waits nor the
+//! daemon is lost.
 
 use core::cell::Cell;
 
@@ -7,22 +8,22 @@ use hal::event::Queue;
 use scif::{Endpoint, Listener, Port, PortId};
 use syscall::flag::EventFlags;
 
-/// Nanoseconds until the port is bound again, or a connection taken.
+/// Nanoseconds until it tries again to bind the port, or to accept a connection.
 const PAUSE: u64 = 50_000_000;
 
-/// See the module.
+/// A listener on `PORT`, once it is bound.
 #[derive(Default)]
 pub struct Listening<const PORT: Port> {
     listener: Option<Listener>,
-    /// When to bind the port, if that is not done.
+    /// When to bind the port, while it is not bound, in nanoseconds.
     bind_at: u64,
     /// When to take a connection that could not be taken.
     accept_at: Cell<Option<u64>>,
 }
 
 impl<const PORT: Port> Listening<PORT> {
-    /// Binds the port, if that is not done and the time has come. `source`: what its events are
-    /// called in the queue.
+    /// Binds the port, if it is not bound and the time has come. `source` names events of the
+    /// listener in the event queue.
     pub fn bind<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T, now: u64) {
         if self.listener.is_some() || now < self.bind_at {
             return;
@@ -34,13 +35,13 @@ impl<const PORT: Port> Listening<PORT> {
         };
         match bind() {
             Ok(listener) => self.listener = Some(listener),
-            // A daemon before this one may still have the port.
+            // An earlier daemon may still have the port.
             Err(_) => self.bind_at = now + PAUSE,
         }
     }
 
-    /// The next connection that somebody has made, and of whom. Its events are `events` of `source`
-    /// in the queue.
+    /// Accepts the next connection, and says which port it comes from. The event queue reports its
+    /// `events` as those of `source`.
     pub fn accept<T: Copy + PartialEq>(
         &self,
         (queue, source): (&mut Queue<T>, T),
@@ -65,7 +66,8 @@ impl<const PORT: Port> Listening<PORT> {
         })
     }
 
-    /// When to bind the port, if that is not done, or to take a connection that could not be taken.
+    /// When to bind the port, while it is not bound, or to try again to accept a connection, in
+    /// nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         match &self.listener {
             None => Some(self.bind_at),

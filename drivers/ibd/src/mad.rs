@@ -1,4 +1,5 @@
-//! User access to management datagrams: `umad0` and `issm0`. The rules are those of `mad-core`.
+//! User access to management datagrams (MADs): `umad0` and `issm0` (docs/mad.md). The rules are
+//! those of `mad-core`.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -16,9 +17,9 @@ use syscall::flag::EventFlags;
 use crate::context::Owner;
 use crate::error::fail;
 
-/// Names of the files.
+/// Name of the file for management datagrams.
 pub const UMAD: &str = "umad0";
-/// As above.
+/// Name of the file that sets the bit of a subnet manager.
 pub const ISSM: &str = "issm0";
 
 /// An open `umad0`.
@@ -26,26 +27,26 @@ pub const ISSM: &str = "issm0";
 pub struct User {
     /// The user and process that opened it.
     pub owner: Owner,
-    /// The descriptor of the scheme.
+    /// Its handle in the scheme.
     pub handle: usize,
 }
 
-/// The port's side of management datagrams, and who has it open.
+/// The port's management datagrams, and who has `umad0` and `issm0` open.
 #[derive(Debug, Default)]
 pub struct Mads {
     /// The node in the fabric, once its number is known.
     node: Option<Node>,
-    /// Open files by their numbers in the node.
+    /// Open files `umad0`, by their numbers in the node.
     users: BTreeMap<u64, User>,
     /// Whether `issm0` is open.
     is_sm_taken: bool,
-    /// Opens of `issm0` that wait, the first one first.
+    /// Opens of `issm0` that wait, in the order in which they came.
     waiting: VecDeque<Id>,
-    /// Whether one of them is to be tried again.
+    /// Whether to try the first of them again.
     is_sm_free: bool,
 }
 
-/// The error of a call, by its number.
+/// The error number for a refusal by `mad-core`.
 fn refused(refusal: Refusal) -> Error {
     Error::new(match refusal {
         Refusal::Invalid => EINVAL,
@@ -58,7 +59,7 @@ fn refused(refusal: Refusal) -> Error {
 }
 
 impl Mads {
-    /// The number of the node is known.
+    /// Sets the number of the node.
     pub fn place(&mut self, own: u16) {
         if self
             .node
@@ -69,33 +70,33 @@ impl Mads {
         }
     }
 
-    /// The node in the fabric.
+    /// The node in the fabric, once its number is known.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
 
-    /// The port goes up or down. `now`: nanoseconds.
+    /// Sets the port up or down. `now` is in nanoseconds.
     pub fn set_up(&mut self, is_up: bool, now: u64) {
         if let Some(node) = &mut self.node {
             node.set_up(is_up, now);
         }
     }
 
-    /// Another node comes or goes.
+    /// Notes that another node has come or gone.
     pub fn set_online(&mut self, peer: u16, is_online: bool, now: u64) {
         if let Some(node) = &mut self.node {
             node.set_online(peer, is_online, now);
         }
     }
 
-    /// Sets the traffic of the port besides management datagrams.
+    /// Sets the traffic of the port other than management datagrams.
     pub fn set_traffic(&mut self, traffic: Traffic) {
         if let Some(node) = &mut self.node {
             node.set_traffic(traffic);
         }
     }
 
-    /// Does what is due.
+    /// Does the work of the node whose time has come.
     pub fn progress(&mut self, now: u64) {
         if let Some(node) = &mut self.node
             && node.deadline().is_some_and(|until| until <= now)
@@ -104,37 +105,38 @@ impl Mads {
         }
     }
 
-    /// When [`progress`](Self::progress) has something to do.
+    /// When [`progress`](Self::progress) has work to do, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.node.as_ref().and_then(Node::deadline)
     }
 
-    /// The next record for another node.
+    /// Takes the next record for another node, and the number of that node.
     pub fn next_frame(&mut self) -> Option<(u16, [u8; FRAME_BYTES])> {
         self.node.as_mut().and_then(Node::next_frame)
     }
 
-    /// A record could not be carried.
+    /// Counts a record that could not be sent.
     pub fn count_discarded(&mut self) {
         if let Some(node) = &mut self.node {
             node.count_discarded();
         }
     }
 
-    /// A record from the daemon of another node; whether it is one.
+    /// Receives a record from the daemon of another node. Returns whether it is valid.
     pub fn receive(&mut self, peer: u16, frame: &[u8; FRAME_BYTES], now: u64) -> bool {
         let node = self.node.as_mut();
         node.is_some_and(|node| node.receive(peer, frame, now).is_ok())
     }
 
-    /// The next event for all contexts of verbs.
+    /// Takes the next event for all contexts of verbs.
     pub fn next_event(&mut self) -> Option<Event> {
         self.node.as_mut().and_then(Node::next_event)
     }
 
     // ---- umad0 ----
 
-    /// Opens `umad0`; its number in the node. [`set_handle`](Self::set_handle) follows.
+    /// Opens `umad0` and returns its number in the node. Call [`set_handle`](Self::set_handle)
+    /// next.
     ///
     /// # Errors
     /// `ENXIO`: the number of the node is not known.
@@ -145,7 +147,7 @@ impl Mads {
         Ok(number)
     }
 
-    /// The descriptor of the scheme of an open `umad0`.
+    /// Sets the scheme's handle of an open `umad0`.
     pub fn set_handle(&mut self, number: u64, handle: usize) {
         if let Some(user) = self.users.get_mut(&number) {
             user.handle = handle;
@@ -160,7 +162,7 @@ impl Mads {
         }
     }
 
-    /// Open files.
+    /// Iterates over the open files `umad0`.
     pub fn users(&self) -> impl Iterator<Item = (u64, User)> + '_ {
         self.users.iter().map(|(number, user)| (*number, *user))
     }
@@ -169,7 +171,7 @@ impl Mads {
         self.node.as_mut().ok_or(Error::new(EIO))
     }
 
-    /// A message is read.
+    /// Reads a message.
     ///
     /// # Errors
     /// `EINVAL`, `EWOULDBLOCK`, `ENOSPC`: docs/mad.md.
@@ -177,7 +179,7 @@ impl Mads {
         self.node_mut()?.read(number, buffer).map_err(refused)
     }
 
-    /// A message is written.
+    /// Writes a message.
     ///
     /// # Errors
     /// `EINVAL`, `EIO`, `ENOMEM`: docs/mad.md.
@@ -186,7 +188,7 @@ impl Mads {
         written.map_err(refused)
     }
 
-    /// A request of `ioctl`, whose structure is changed in place.
+    /// Executes a request of `ioctl`, which changes its structure in place.
     ///
     /// # Errors
     /// `EINVAL`, `ENOMEM`, `ENOTTY`: docs/mad.md.
@@ -195,7 +197,7 @@ impl Mads {
         node.control(number, request, payload).map_err(refused)
     }
 
-    /// The readiness of an open `umad0`.
+    /// The events for which an open `umad0` is ready.
     pub fn readiness(&self, number: u64) -> EventFlags {
         let node = self.node.as_ref();
         let descriptor = node.and_then(|node| node.descriptor(number));
@@ -207,11 +209,12 @@ impl Mads {
 
     // ---- issm0 ----
 
-    /// Opens `issm0`, which sets the bit of a subnet manager, for this request.
+    /// Opens `issm0` for this request, which sets the bit of a subnet manager.
     ///
     /// # Errors
-    /// `ENXIO`: the number of the node is not known. It is open, or others wait for it: `EAGAIN`,
-    /// or `EWOULDBLOCK` if the request `waits`, which is tried again when it is free.
+    /// `ENXIO`: the number of the node is not known. If the file is open, or other requests wait
+    /// for it: `EAGAIN`, or `EWOULDBLOCK` if the request `waits`. A waiting request is tried again
+    /// when the file is free.
     pub fn take_sm(&mut self, request: Id, waits: bool) -> Result<()> {
         let node = self.node.as_mut().ok_or(Error::new(ENXIO))?;
         let is_first = self.waiting.front().is_none_or(|first| *first == request);
@@ -230,7 +233,7 @@ impl Mads {
         Ok(())
     }
 
-    /// Closes `issm0`, which clears the bit.
+    /// Closes `issm0`, which clears the bit of a subnet manager.
     pub fn release_sm(&mut self) {
         self.is_sm_taken = false;
         self.is_sm_free = true;
@@ -239,7 +242,7 @@ impl Mads {
         }
     }
 
-    /// An open of `issm0` does not wait any more.
+    /// Gives up an open of `issm0` that waits.
     pub fn give_up_sm(&mut self, request: Id) {
         self.waiting.retain(|waiting| *waiting != request);
         // The next one may be the first now.
@@ -248,7 +251,8 @@ impl Mads {
 
     // ---- Changes ----
 
-    /// Descriptors that have got something to read, and the open of `issm0` to be tried again.
+    /// Takes the handles of files that have got something to read, and the open of `issm0` to try
+    /// again.
     pub fn take_woken(&mut self) -> (Vec<usize>, Option<Id>) {
         let woken = self.node.as_mut().map(Node::take_woken).unwrap_or_default();
         let users = woken.iter().filter_map(|number| self.users.get(number));
@@ -263,7 +267,7 @@ impl Mads {
         self.is_sm_taken
     }
 
-    /// Opens of `issm0` that wait.
+    /// Number of opens of `issm0` that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

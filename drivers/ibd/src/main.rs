@@ -27,25 +27,26 @@ mod program {
 
     runtime::main!(main);
 
-    /// Pause between two looks whether the SCIF driver is there again.
+    /// Pause between two attempts to open the SCIF driver's files while the driver is gone.
     const PAUSE: Duration = Duration::from_millis(100);
 
-    /// Pause between two looks whether the SCIF driver still lives, on a kernel that sends no event
-    /// when it dies.
+    /// Pause between two checks whether the SCIF driver still runs, on a kernel that sends no
+    /// event when it dies.
     const LOOK: Duration = Duration::from_secs(1);
 
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     enum Source {
         Requests,
-        /// The nodes, which end with the SCIF driver.
+        /// The driver's file `peers`, which names the nodes that come and go, and whose reads fail
+        /// once the driver has ended.
         Nodes,
         /// Connections to the daemons of other nodes.
         Wire,
-        /// Connections of programs, and of daemons, that send to groups.
+        /// Connections of programs, and of other nodes' daemons, that send to multicast groups.
         Relay,
-        /// Connections of queue pairs that commands post to.
+        /// Connections of the queue pairs that commands post to.
         Lanes,
-        /// Pages of a program have been borrowed, or not.
+        /// The borrowing of a program's pages has ended, with or without success.
         Pages,
     }
 
@@ -68,7 +69,7 @@ mod program {
         let mut scheme = InfinibandScheme::new(Device::unplaced(), system_time);
         let mut queue = Queue::new()?;
         let mut port = Port::new();
-        // Behind the SCIF driver the device can be opened as soon as it is there.
+        // If the SCIF driver runs already, the device can be opened as soon as the scheme exists.
         let state = port.look(&mut queue, scheme.device(), system_time())?;
         scheme.device().set_port(state);
         let notify = runtime::env::var(NOTIFY_VARIABLE);
@@ -80,7 +81,7 @@ mod program {
         let mut wire = Wire::default();
         let mut relay = Relay::default();
         let mut traffic = Traffic::default();
-        // Whether something may have come from other nodes.
+        // Whether other nodes' daemons, or the relay's connections, may have more to read.
         let (mut has_come, mut has_relayed) = (true, true);
         let mut ready: Vec<Ready<Source>> = Vec::new();
         loop {
@@ -110,7 +111,7 @@ mod program {
                 }
             }
             device.pass_mad_events();
-            // Bytes beyond those that are taken here wake the loop again.
+            // Bytes beyond these 64 stay in the pipe and wake the loop again.
             if borrowed.read(&mut [0; 64]).is_ok() {
                 scheme.take_borrowed();
                 requests.retry_parked(&mut scheme)?;
@@ -142,8 +143,8 @@ mod program {
         }
     }
 
-    /// Starts the thread that borrows pages of programs; a byte comes out of the result for each
-    /// borrowing that has come to its end.
+    /// Starts the thread that borrows pages of programs. The descriptor that is returned gives a
+    /// byte for each borrowing that has ended.
     fn start_borrowing(scheme: &mut InfinibandScheme, socket: Rc<Socket>) -> Result<Fd> {
         let (orders, work, ended) = borrow_thread::prepare()?;
         runtime::thread::spawn(move || {
@@ -155,21 +156,21 @@ mod program {
         Ok(ended)
     }
 
-    /// The counters of what passes between nodes by SCIF.
+    /// Reads the SCIF driver's counters of the bytes that pass between nodes.
     #[derive(Default)]
     struct Traffic {
-        /// When they are to be read again.
+        /// When to read them again, in nanoseconds.
         next: u64,
     }
 
     impl Traffic {
-        /// Reads them, unless that was done a short while ago.
+        /// Reads the counters, at most once in [`PAUSE`].
         fn look(&mut self, device: &mut Device, wire: &Wire, now: u64) {
             if now < self.next {
                 return;
             }
             self.next = now + PAUSE.as_nanos() as u64;
-            // Without a driver nothing passes.
+            // While no driver runs, nothing passes.
             if let Ok(table) = runtime::fs::read_to_string("/scheme/scif/traffic") {
                 device.note_scif(&table, wire.carried());
             }
@@ -181,10 +182,10 @@ mod program {
         Instant::now().as_nanos()
     }
 
-    /// Tells of the nodes that come and go, a line for each: `added 1`.
+    /// Passes on which nodes have come and gone. Each line names one: `added 1`.
     fn note_nodes(lines: &[u8], mads: &mut Mads, now: u64) {
         let lines = core::str::from_utf8(lines).unwrap_or_default().lines();
-        // Before the first node the port comes up.
+        // The port comes up before the first node does.
         mads.set_up(true, now);
         for line in lines {
             if let Some((what, node)) = line.split_once(' ')
@@ -195,7 +196,7 @@ mod program {
         }
     }
 
-    /// The port, which is active as long as the SCIF driver is there.
+    /// The port, which is active as long as the SCIF driver runs.
     struct Port {
         nodes: Option<Fd>,
     }
@@ -205,7 +206,8 @@ mod program {
             Port { nodes: None }
         }
 
-        /// The state now.
+        /// Finds out the state of the port: opens the driver's file `peers` if it is not open, and
+        /// reads which nodes have come and gone.
         fn look(
             &mut self,
             queue: &mut Queue<Source>,
@@ -234,7 +236,7 @@ mod program {
             Ok(PortState::Down)
         }
 
-        /// When to look again, if no event comes.
+        /// When to look again if no event comes, in nanoseconds.
         fn deadline(&self, now: u64) -> Option<u64> {
             let pause = match self.nodes {
                 None => PAUSE,

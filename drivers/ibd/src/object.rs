@@ -1,5 +1,7 @@
-//! The objects of a context, by handle. A handle is an index into one table for all types, as on
-//! Linux: 0 is one, the type is checked, the lowest free one is given next.
+//! The objects of a context, by handle.
+//!
+//! A handle is an index into one table for objects of all types, as on Linux: 0 is a valid handle,
+//! each use checks the type, and the lowest free handle is given next.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,34 +14,34 @@ use verbs_core::table::Id;
 
 use crate::error::fail;
 
-/// Most handles of a context: more than all the types of objects allow together.
+/// Most handles of a context. It is more than the limits of all object types allow together.
 const MAX_HANDLES: usize = 1 << 17;
 
 /// A memory region.
 #[derive(Clone, Copy, Debug)]
 pub struct Mr {
-    /// Its key here.
+    /// Its key in `verbs-core`.
     pub key: u32,
-    /// Its key as its program knows it: the same, or the one that the library gave.
+    /// The key that the program sees: `key`, or the one that its library has chosen.
     pub shown: u32,
     /// The registered memory.
     pub region: Region,
     /// The handle of its protection domain.
     pub pd: u32,
-    /// Pages that were counted for it.
+    /// Number of pages charged for it.
     pub pages: u64,
 }
 
 /// A completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Cq {
-    /// Its name in the rules.
+    /// Its id in `verbs-core`.
     pub id: Id,
     /// The program's name for it.
     pub user_handle: u64,
-    /// The number of its channel.
+    /// The number of its completion channel, if it has one.
     pub channel: Option<u32>,
-    /// Completions that it holds.
+    /// Number of completions that it has room for.
     pub cqe: u32,
     /// The last report of its library.
     pub report: CqReport,
@@ -48,25 +50,25 @@ pub struct Cq {
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub struct Qp {
-    /// Its number, which is its name in the rules.
+    /// Its number, which is also its name in `verbs-core`.
     pub number: u32,
     /// The program's name for it.
     pub user_handle: u64,
-    /// Handle of its protection domain, or of its XRC domain if it has that instead.
+    /// Handle of its protection domain; of its XRC domain if it is of the type XRC_RECV.
     pub pd: u32,
-    /// Handles of the queues for sends and receives.
+    /// Handle of the completion queue for sends.
     pub send_cq: Option<u32>,
-    /// As above.
+    /// Handle of the completion queue for receives.
     pub recv_cq: Option<u32>,
-    /// Handle of the shared receive queue.
+    /// Handle of its shared receive queue, if it has one.
     pub srq: Option<u32>,
-    /// Where its peer is, and the other path there.
+    /// The address of its peer.
     pub destination: Destination,
-    /// As above.
+    /// The address of its peer on the alternate path.
     pub other: Destination,
-    /// Multicast groups that it is in, with their local identifiers.
+    /// The multicast groups it has joined, each with the local identifier (LID) it was joined by.
     pub groups: BTreeMap<Gid, u16>,
-    /// Places for elements that were counted for it.
+    /// Number of places for scatter/gather elements charged for it.
     pub slots: u64,
     /// The last report of its library.
     pub report: QpReport,
@@ -75,13 +77,13 @@ pub struct Qp {
 /// A shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Srq {
-    /// Its name in the rules.
+    /// Its id in `verbs-core`.
     pub id: Id,
     /// The program's name for it.
     pub user_handle: u64,
     /// Handle of its protection domain.
     pub pd: u32,
-    /// Places for elements that were counted for it.
+    /// Number of places for scatter/gather elements charged for it.
     pub slots: u64,
     /// The last report of its library.
     pub report: SrqReport,
@@ -102,9 +104,9 @@ pub enum Object {
     Srq(Srq),
     /// An address handle.
     Ah(Id),
-    /// A memory window, by a key of it.
+    /// A memory window, by one of its keys.
     Mw(u32),
-    /// A domain of shared receive queues.
+    /// An XRC domain.
     Xrcd(Id),
 }
 
@@ -116,11 +118,11 @@ pub struct Table {
     /// Handles by the order in which their objects were made.
     order: BTreeMap<u64, u32>,
     made: u64,
-    /// Handles by the names of their objects in the rules.
+    /// Handles by the names of their objects in `verbs-core`.
     named: BTreeMap<Name, u32>,
 }
 
-/// The name of an object in the rules, of those that events are about.
+/// The name in `verbs-core` of an object that events can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {
     /// A completion queue.
@@ -145,7 +147,7 @@ impl Object {
 macro_rules! typed {
     ($($get:ident, $get_mut:ident: $variant:ident($kind:ty);)*) => {
         $(
-            /// The object of this type.
+            /// Returns the object of this type with this handle.
             ///
             /// # Errors
             /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
@@ -156,10 +158,10 @@ macro_rules! typed {
                 }
             }
 
-            /// The same, to be changed.
+            /// Returns the object of this type with this handle, for changes.
             ///
             /// # Errors
-            /// As above.
+            /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
             pub fn $get_mut(&mut self, handle: u32) -> Result<&mut $kind> {
                 match self.get_mut(handle)? {
                     Object::$variant(object) => Ok(object),
@@ -171,10 +173,10 @@ macro_rules! typed {
 }
 
 impl Table {
-    /// Puts an object in; its handle.
+    /// Puts an object into the table and returns its handle.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`: the table is full.
     pub fn insert(&mut self, object: Object) -> Result<u32> {
         let handle = match self.free.pop_first() {
             Some(handle) => handle,
@@ -195,7 +197,7 @@ impl Table {
         Ok(handle)
     }
 
-    /// Takes an object out.
+    /// Takes an object out of the table.
     pub fn remove(&mut self, handle: u32) -> Option<Object> {
         let (made, object) = self.slots.get_mut(handle as usize)?.take()?;
         self.order.remove(&made);
@@ -206,15 +208,15 @@ impl Table {
         Some(object)
     }
 
-    /// The handle of the object with this name.
+    /// Returns the handle of the object with this name.
     pub fn handle_of(&self, name: Name) -> Option<u32> {
         self.named.get(&name).copied()
     }
 
-    /// An object of any type.
+    /// Returns the object with this handle, of whatever type.
     ///
     /// # Errors
-    /// `ENOENT`.
+    /// `ENOENT`: no object has the handle.
     pub fn get(&self, handle: u32) -> Result<&Object> {
         let slot = self.slots.get(handle as usize).and_then(Option::as_ref);
         slot.map(|(_, object)| object).ok_or(Error::new(ENOENT))
@@ -232,10 +234,10 @@ impl Table {
         srq, srq_mut: Srq(Srq);
     }
 
-    /// The name of an address handle in the rules.
+    /// Returns the id in `verbs-core` of an address handle.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL`.
+    /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
     pub fn ah(&self, handle: u32) -> Result<Id> {
         match self.get(handle)? {
             Object::Ah(id) => Ok(*id),
@@ -243,10 +245,10 @@ impl Table {
         }
     }
 
-    /// The name of a protection domain in the rules.
+    /// Returns the id in `verbs-core` of a protection domain.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL`.
+    /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
     pub fn pd(&self, handle: u32) -> Result<Id> {
         match self.get(handle)? {
             Object::Pd(id) => Ok(*id),
@@ -254,10 +256,10 @@ impl Table {
         }
     }
 
-    /// The name of a domain of shared receive queues in the rules.
+    /// Returns the id in `verbs-core` of an XRC domain.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL`.
+    /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
     pub fn xrcd(&self, handle: u32) -> Result<Id> {
         match self.get(handle)? {
             Object::Xrcd(id) => Ok(*id),
@@ -265,10 +267,10 @@ impl Table {
         }
     }
 
-    /// A key of a memory window.
+    /// Returns a key of a memory window.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL`.
+    /// `ENOENT`: no object has the handle. `EINVAL`: one of another type has it.
     pub fn mw(&self, handle: u32) -> Result<u32> {
         match self.get(handle)? {
             Object::Mw(key) => Ok(*key),
@@ -276,24 +278,24 @@ impl Table {
         }
     }
 
-    /// All objects with their handles, those made last first.
+    /// Iterates over all objects with their handles; the object that was made last comes first.
     pub fn newest_first(&self) -> impl Iterator<Item = (u32, &Object)> {
         let handles = self.order.values().rev().copied();
         handles.filter_map(|handle| Some((handle, self.get(handle).ok()?)))
     }
 
-    /// All objects with their handles, in the order of these.
+    /// Iterates over all objects with their handles, in the order of the handles.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
         let slots = self.slots.iter().zip(0..);
         slots.filter_map(|(slot, handle)| slot.as_ref().map(|(_, object)| (handle, object)))
     }
 
-    /// Objects.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,5 +1,6 @@
-//! Pages of programs that register memory: borrowed from the address space that a program sends
-//! before the command, by a thread of the daemon, while the command waits.
+//! Pages of programs that register memory. Before the command the program sends the descriptor of
+//! its address space; while the command waits, a thread of the daemon borrows the pages from
+//! there.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use verbs_core::types::Access;
 use crate::error::fail;
 use crate::limits::{Accounts, Kind};
 
-/// Bytes of a page.
+/// Bytes in a page.
 pub const PAGE: u64 = 4096;
 
 /// Pages of a program, mapped in the daemon.
@@ -24,12 +25,12 @@ pub struct Pages {
     pub first: u64,
     bytes: u64,
     is_writable: bool,
-    /// The pages here.
+    /// The mapping of the pages in the daemon.
     pub memory: Borrowed,
 }
 
 impl Pages {
-    /// Whether a region lies in them, with the rights that its owner has.
+    /// Whether a region lies in these pages, and they are writable if the region is.
     pub fn hold(&self, region: &Region) -> bool {
         let ahead = region.start.checked_sub(self.first);
         let end = ahead.and_then(|ahead| ahead.checked_add(region.length));
@@ -38,12 +39,12 @@ impl Pages {
     }
 }
 
-/// The number of pages that a range touches.
+/// Number of pages that a range touches.
 pub fn count(start: u64, length: u64) -> u64 {
     (start % PAGE + length).div_ceil(PAGE)
 }
 
-/// The pages of a region, for which there is room in the address space.
+/// The pages of a region that fits into the address space.
 pub fn around(region: &Region) -> Wanted {
     Wanted {
         address: (region.start - region.start % PAGE) as usize,
@@ -54,13 +55,13 @@ pub fn around(region: &Region) -> Wanted {
 
 /// A command that waits for pages.
 struct Waiting {
-    /// The request; `None`: it was given up.
+    /// The request; `None` if it was given up.
     request: Option<Id>,
-    /// The descriptor that it came by, and the user by whose limit the pages are counted.
+    /// The descriptor that the command came by, and the user whose limit the pages count for.
     handle: usize,
     uid: u32,
     wanted: Wanted,
-    /// What has come of it.
+    /// The result of the borrowing, once it has ended.
     ended: Option<Result<Borrowed>>,
 }
 
@@ -70,26 +71,27 @@ impl Waiting {
     }
 }
 
-/// All borrowings.
+/// All borrowings, and the address spaces for further ones.
 #[derive(Default)]
 pub struct Borrowings {
-    /// The thread. Without it no address space is taken.
+    /// The daemon's end of the borrowing thread. Without the thread nothing is borrowed.
     orders: Option<Orders<u64>>,
-    /// Address spaces for the next command, by the descriptor that they were sent over.
+    /// Address spaces for the next command, by the descriptor over which they were sent.
     spaces: BTreeMap<usize, Fd>,
     waiting: BTreeMap<u64, Waiting>,
     last: u64,
-    /// Requests that can go on.
+    /// Requests that can be tried again.
     ready: Vec<Id>,
 }
 
 impl Borrowings {
-    /// The daemon has a thread for it.
+    /// Sets the borrowing thread.
     pub fn start(&mut self, orders: Orders<u64>) {
         self.orders = Some(orders);
     }
 
-    /// A program has sent its address space over a descriptor. One that was sent before goes.
+    /// Keeps the address space that a program has sent over a descriptor, in place of an earlier
+    /// one.
     pub fn put_space(&mut self, handle: usize, space: Fd) {
         if let Some(former) = self.spaces.insert(handle, space) {
             self.release(former);
@@ -102,7 +104,7 @@ impl Borrowings {
         self.spaces.contains_key(&handle)
     }
 
-    /// Lets go of a descriptor that may be an address space.
+    /// Closes a descriptor that may be an address space, by the thread if there is one.
     pub fn release(&self, space: Fd) {
         match &self.orders {
             Some(orders) => orders.release(space),
@@ -110,11 +112,13 @@ impl Borrowings {
         }
     }
 
-    /// The pages for a command that came by a descriptor of a user, if it wants some and its
-    /// program has sent its address space. They are counted while they are on their way.
+    /// Returns the pages for a command that came by a descriptor of a user: `None` if the command
+    /// needs none, or its program has not sent its address space. The pages are charged to the
+    /// user while the borrowing is under way.
     ///
     /// # Errors
-    /// `EWOULDBLOCK`: they are on their way. Those of borrowing: `EFAULT`, `EINVAL`, `ENOMEM`.
+    /// `EWOULDBLOCK`: the borrowing is under way. Those of borrowing: `EFAULT`, `EINVAL`,
+    /// `ENOMEM`.
     pub fn pages(
         &mut self,
         accounts: &mut Accounts,
@@ -139,7 +143,8 @@ impl Borrowings {
         };
         let pages = wanted.bytes as u64 / PAGE;
         if accounts.charge(uid, Kind::LockedPages, pages).is_err() {
-            // The command is refused for that, if not for something else.
+            // The command itself will be refused for the limit, unless it is refused for another
+            // reason.
             orders.release(space);
             return Ok(None);
         }
@@ -159,7 +164,7 @@ impl Borrowings {
         fail(EWOULDBLOCK)
     }
 
-    /// Ends a borrowing that has its result, and no longer counts the pages.
+    /// Ends a borrowing that has its result, and releases the charge for its pages.
     fn finish(&mut self, accounts: &mut Accounts, name: u64) -> Option<Result<Pages>> {
         let waiting = self.waiting.remove(&name)?;
         accounts.release(waiting.uid, Kind::LockedPages, waiting.pages());
@@ -172,7 +177,7 @@ impl Borrowings {
         }))
     }
 
-    /// Takes what the thread has borrowed.
+    /// Takes the results of borrowings that the thread has ended.
     pub fn take_ended(&mut self, accounts: &mut Accounts) {
         while let Some((name, ended)) = self.orders.as_ref().and_then(Orders::take_ended) {
             let Some(waiting) = self.waiting.get_mut(&name) else {
@@ -186,19 +191,19 @@ impl Borrowings {
         }
     }
 
-    /// The requests that can go on.
+    /// Takes the requests that can be tried again.
     pub fn take_ready(&mut self) -> Vec<Id> {
         core::mem::take(&mut self.ready)
     }
 
-    /// A request was given up. Its pages are counted until they have come.
+    /// Gives up a request. Its pages stay charged until the borrowing has ended.
     pub fn give_up(&mut self, accounts: &mut Accounts, request: Id) {
         self.end(accounts, |waiting| {
             waiting.request.as_ref() == Some(&request)
         });
     }
 
-    /// A descriptor was closed.
+    /// Ends the borrowings of a descriptor that was closed.
     pub fn close(&mut self, accounts: &mut Accounts, handle: usize) {
         if let Some(space) = self.spaces.remove(&handle) {
             self.release(space);

@@ -1,9 +1,10 @@
-//! The relay of datagrams for groups: SCIF connections to port 60.
+//! The relay of datagrams for multicast groups: SCIF connections to port 60.
 //!
-//! A program that is in a group, or sends to one, has a connection to the daemon of its node. What
-//! it sends goes to all programs of the node that have one, itself among them, and to the daemons
-//! of the other nodes, which pass it on to theirs. Each program takes what its own groups are sent.
-//! What finds no room is dropped, as a datagram may be.
+//! A program that is in a group, or sends to one, has a connection to the daemon of its node. The
+//! daemon forwards the program's datagrams to all programs of the node that have such a
+//! connection, the sender included, and to the daemons of the other nodes, which forward them to
+//! their programs. Each program picks the datagrams of its own groups. A datagram that finds no
+//! room is dropped, as datagrams may be.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -19,54 +20,54 @@ use crate::group::{Assembly, MOST_BYTES};
 use crate::listening::Listening;
 use crate::shares::{surplus, users};
 
-/// Connections of programs at most, and of other nodes' daemons.
+/// Most connections of programs, and of other nodes' daemons.
 const MOST_PROGRAMS: usize = 512;
 const MOST_DAEMONS: usize = 64;
-/// Connections at most whose peers have not said their greeting.
+/// Most connections whose peers have not sent their greeting.
 const MOST_SILENT: usize = 64;
-/// Where the processes of SCIF's ports are named, and the users of processes.
+/// Tables of the processes that own SCIF ports, and of the users of processes.
 const PORTS: &str = "/scheme/scif/ports";
 const CONTEXTS: &str = "/scheme/sys/context";
-/// Bytes that wait for a connection at most, besides one datagram.
+/// Most bytes that wait for a connection, besides one datagram.
 const MOST_WAITING: usize = 16 * MOST_BYTES;
-/// Bytes that are taken from a connection before the next one has its turn.
+/// Bytes to take from a connection before the next one has its turn.
 const TURN_BYTES: usize = 64 * 1024;
-/// Nanoseconds until a node that refused a connection is tried again.
+/// Nanoseconds until a connection to a node that refused one is tried again.
 const PAUSE: u64 = 50_000_000;
-/// Nanoseconds that a connection to another node is kept without use.
+/// Nanoseconds after which an unused connection to another node is closed.
 const IDLE: u64 = 1_000_000_000;
 
-/// A connection that somebody has made.
+/// A connection that a program or another node's daemon has made.
 struct Lane {
     endpoint: Endpoint,
-    /// The port of its peer.
+    /// The SCIF port of its peer.
     peer: Port,
-    /// Of another node's daemon.
+    /// Whether its peer is on another node, and so is that node's daemon.
     is_daemon: bool,
     greeting: Vec<u8>,
     assembly: Assembly,
-    /// What it is to be sent.
+    /// Bytes to send to the peer.
     waiting: Vec<u8>,
     has_ended: bool,
 }
 
-/// The connection to another node's daemon.
+/// The state of the connection to another node's daemon.
 enum Way {
     Connecting(Endpoint),
     Connected(Endpoint),
-    /// It was refused: nothing is tried before this time.
+    /// It was refused or has ended, and is not tried again before this time, in nanoseconds.
     Refused(u64),
 }
 
-/// Another node.
+/// Another node, with the datagrams for it.
 struct Node {
     way: Way,
     waiting: Vec<u8>,
-    /// When something was to be sent last.
+    /// When a datagram for it last arrived, in nanoseconds.
     used: u64,
 }
 
-/// See the module.
+/// The relay: its connections from programs and daemons, and those to other nodes.
 #[derive(Default)]
 pub struct Relay {
     listening: Listening<PORT>,
@@ -75,20 +76,20 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The SCIF driver has gone, and all connections with it.
+    /// Drops all connections, which have ended with the SCIF driver.
     pub fn clear(&mut self) {
         *self = Relay::default();
     }
 
-    /// When there is something to do if nothing comes: to listen again, or to end a connection that
-    /// is not used.
+    /// When [`serve`](Relay::serve) has work to do if no event comes: to bind the port again, or
+    /// to close an unused connection. In nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         let ends = self.nodes.values().filter_map(Node::end);
         ends.chain(self.listening.deadline()).min()
     }
 
-    /// Takes what has come and passes it on; whether more is there. `own`: the own node. `source`:
-    /// what events of connections are called in the queue.
+    /// Receives datagrams and forwards them. Returns whether more may be there. `own` is the
+    /// number of this node. `source` names events of connections in the event queue.
     pub fn serve<T: Copy + PartialEq>(
         &mut self,
         own: NodeId,
@@ -102,7 +103,7 @@ impl Relay {
         for lane in &mut self.lanes {
             has_more |= lane.receive(&mut datagrams, &mut buffer);
         }
-        // Programs that joined before the datagrams were sent are among the lanes now.
+        // Accepting now makes a lane of each program that joined before the datagrams were sent.
         self.accept(own, queue, source, now);
         for lane in &mut self.lanes {
             lane.greet();
@@ -142,7 +143,8 @@ impl Relay {
         let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
         while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
             let is_daemon = peer.node() != own;
-            // A connection of another node that is not root's is not its daemon's.
+            // A daemon's port is root's, so a connection from another node by another user is
+            // none.
             let is_allowed = !is_daemon || peer.is_of_root();
             let daemons = self.lanes.iter().filter(|lane| lane.is_daemon);
             let has_room = !is_daemon || daemons.count() < MOST_DAEMONS;
@@ -164,8 +166,8 @@ impl Relay {
         }
     }
 
-    /// Ends connections of the user who has most when there are too many. `users`: those of ports,
-    /// as far as they are known; they are found again for a port that is not among them.
+    /// If there are too many connections of programs, closes the oldest of the user who has most.
+    /// `users` caches the users of ports; it is read again if the last lane's port is not in it.
     fn bound_programs(&mut self, users: &mut BTreeMap<Port, u32>) {
         let all = self.lanes.iter().enumerate();
         let programs = all.filter(|(_, lane)| !lane.is_daemon);
@@ -186,7 +188,7 @@ impl Relay {
         }
     }
 
-    /// Ends the oldest connections that say nothing: they must not keep out those that do.
+    /// Closes the oldest connections without a greeting: they must not crowd out the others.
     fn bound_silent(&mut self) {
         while self.lanes.iter().filter(|lane| lane.is_silent()).count() > MOST_SILENT {
             if let Some(oldest) = self.lanes.iter().position(Lane::is_silent) {
@@ -195,9 +197,9 @@ impl Relay {
         }
     }
 
-    /// The nodes that are online: those that are not lose what waits for them.
+    /// Finds the nodes that are online. Nodes that are not lose the datagrams that wait for them.
     fn find_nodes(&mut self, own: NodeId) {
-        // Without an answer those that were online count as online.
+        // Without an answer the nodes that were online before count as online.
         let Ok(online) = scif::nodes().map(|nodes| nodes.online) else {
             return;
         };
@@ -213,17 +215,17 @@ impl Relay {
 }
 
 impl Lane {
-    /// Whether datagrams are passed to it.
+    /// Whether datagrams are forwarded to it.
     fn is_program(&self) -> bool {
         !self.is_daemon && self.greeting.len() == GREETING_BYTES && !self.has_ended
     }
 
-    /// Whether its peer has not said its greeting.
+    /// Whether its peer has not sent its whole greeting.
     fn is_silent(&self) -> bool {
         self.greeting.len() < GREETING_BYTES
     }
 
-    /// Takes the greeting, if it has come.
+    /// Receives the greeting, as far as it has come.
     fn greet(&mut self) {
         while self.greeting.len() < GREETING_BYTES && !self.has_ended {
             let mut bytes = [0; GREETING_BYTES];
@@ -240,8 +242,8 @@ impl Lane {
         self.has_ended |= self.greeting != greeting();
     }
 
-    /// Takes the datagrams that have come, and whether they are of a daemon; whether there may be
-    /// more.
+    /// Receives datagrams, each with whether it is from a daemon. Returns whether more may be
+    /// there.
     fn receive(&mut self, into: &mut Vec<(Vec<u8>, bool)>, buffer: &mut [u8]) -> bool {
         self.greet();
         let mut taken = 0;
@@ -265,7 +267,7 @@ impl Lane {
 }
 
 impl Node {
-    /// When it is forgotten, with its connection, if nothing is to be sent.
+    /// When to forget the node and its connection if no datagram for it comes, in nanoseconds.
     fn end(&self) -> Option<u64> {
         match self.way {
             Way::Connected(_) if self.waiting.is_empty() => Some(self.used.saturating_add(IDLE)),
@@ -274,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Makes the connection, if something waits for it, and sends what there is room for.
+    /// Makes the connection if datagrams wait for it, and sends what there is room for.
     fn serve<T: Copy + PartialEq>(
         &mut self,
         node: NodeId,
@@ -319,7 +321,7 @@ impl Node {
     }
 }
 
-/// The users of the ports of this node. Without the tables nobody is known.
+/// The users of the SCIF ports of this node. If the tables cannot be read, no user is known.
 fn find_users() -> BTreeMap<Port, u32> {
     let text = |path| runtime::fs::read_to_string(path).unwrap_or_default();
     users(&text(PORTS), &text(CONTEXTS))
@@ -333,14 +335,14 @@ fn prepare() -> Option<Endpoint> {
     Some(endpoint)
 }
 
-/// Keeps a datagram for a connection, unless too much waits there.
+/// Queues a datagram for a connection, unless too many bytes wait there.
 fn keep(waiting: &mut Vec<u8>, records: &[u8]) {
     if waiting.len() <= MOST_WAITING {
         waiting.extend_from_slice(records);
     }
 }
 
-/// Sends what there is room for; whether the connection is still there.
+/// Sends what there is room for. Returns whether the connection still exists.
 fn flush(endpoint: &Endpoint, waiting: &mut Vec<u8>) -> bool {
     while !waiting.is_empty() {
         match raw::send(endpoint.fd(), &waiting[..], 0) {

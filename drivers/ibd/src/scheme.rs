@@ -1,4 +1,4 @@
-//! The scheme `infiniband`: paths, descriptors, requests.
+//! The scheme `infiniband` (docs/infiniband.md): paths, descriptors, requests.
 //!
 //! ```text
 //! /scheme/infiniband/uverbs0      a context for each open: commands by `call`, or by `write`
@@ -42,52 +42,52 @@ use crate::limits::{Kind, files_for};
 use crate::mad::{ISSM, UMAD};
 use crate::pages::Borrowings;
 
-/// What `dup` of a context makes a completion channel by.
+/// The argument of `dup` that makes a completion channel of a context.
 const NEW_CHANNEL: &str = "channel";
-/// Name of the file that programs open for a context.
+/// Name of the file whose open makes a context.
 const UVERBS: &str = "uverbs0";
 /// All files of the root that are devices.
 const DEVICES: [&str; 3] = [ISSM, UMAD, UVERBS];
 
 struct Handle {
-    /// The user by whose limit it is counted.
+    /// The user whose limit it counts for.
     uid: u32,
-    /// As how many files.
+    /// Number of files that it counts as.
     files: u64,
     kind: What,
 }
 
 enum What {
-    /// The directory of this path.
+    /// The directory with this path.
     Directory(String),
-    /// A text file, its content, and whether it is `limits` opened by root to write.
+    /// A text file by its index, its content, and whether root opened it to write (only `limits`).
     Text(usize, String, bool),
-    /// A context, and the answer to the last command that was written.
+    /// A context, and the answer to the last command that was written to it.
     Context(ContextId, Vec<u8>),
-    /// A queue of events: of a context, or its channel of this number.
+    /// A queue of events: the asynchronous events of a context, or its channel with this number.
     Events(SharedQueue, ContextId, Option<u32>),
-    /// `umad0`, by its number in the node.
+    /// An open `umad0`, by its number in the node.
     Mads(u64),
-    /// `issm0`.
+    /// The open `issm0`.
     Manager,
-    /// Opened to ask about it only.
+    /// A path that was opened with `O_STAT` only.
     Name(String, Found),
 }
 
-/// The scheme's state.
+/// The scheme: its device, and its open handles.
 pub struct InfinibandScheme {
     device: Device,
     handles: Handles<Handle>,
     woken: BTreeSet<usize>,
     borrowings: Borrowings,
-    /// Where descriptors that programs send are taken from.
+    /// The socket from which descriptors that programs send are taken.
     socket: Option<Rc<Socket>>,
-    /// Nanoseconds of a clock that only goes forward.
+    /// The time in nanoseconds, by a clock that only goes forward.
     now: fn() -> u64,
 }
 
 impl InfinibandScheme {
-    /// The scheme of this device. `now`: nanoseconds of a clock that only goes forward.
+    /// The scheme of this device. `now` gives nanoseconds of a clock that only goes forward.
     pub fn new(device: Device, now: fn() -> u64) -> Self {
         Self {
             device,
@@ -99,25 +99,25 @@ impl InfinibandScheme {
         }
     }
 
-    /// The device, to tell it of its port.
+    /// The device, for changes from outside the scheme.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
     }
 
-    /// Takes address spaces of programs from the socket, and gives them to a thread that borrows
-    /// pages.
+    /// Sets the thread that borrows pages, and the socket from which programs' address spaces are
+    /// taken.
     pub fn borrow_by(&mut self, orders: Orders<u64>, socket: Rc<Socket>) {
         self.borrowings.start(orders);
         self.socket = Some(socket);
     }
 
-    /// The thread has borrowed something.
+    /// Takes the results of borrowings that the thread has ended.
     pub fn take_borrowed(&mut self) {
         self.borrowings.take_ended(&mut self.device.shared.accounts);
     }
 
-    /// Executes a command that came by a descriptor of a context; one that registers memory waits
-    /// for its pages.
+    /// Executes a command that came by a descriptor of a context. A command that registers memory
+    /// waits for its pages first.
     fn execute(
         &mut self,
         (id, uid, request): (usize, u32, Id),
@@ -146,7 +146,7 @@ impl InfinibandScheme {
         };
         let accounts = &mut self.device.shared.accounts;
         match &kind {
-            // Root gets at the limits in any case.
+            // Root can open `limits` even at its own limit, to raise it.
             What::Text(index, ..) if uid == 0 && files::path(*index) == "limits" => {
                 accounts.charge_anyway(uid, Kind::Files, files);
             }
@@ -201,7 +201,7 @@ impl InfinibandScheme {
         opened
     }
 
-    /// The context of a descriptor of `uverbs0`.
+    /// Returns the context of a descriptor of `uverbs0`.
     fn context(&self, id: usize) -> Result<ContextId> {
         match self.handles.get(id)?.kind {
             What::Context(context, _) => Ok(context),
@@ -209,7 +209,7 @@ impl InfinibandScheme {
         }
     }
 
-    /// The queue that `dup` of a context with this name is for.
+    /// Returns the queue of events that `dup` of a context with this name opens.
     fn queue(&mut self, context: ContextId, name: &str) -> Result<(SharedQueue, Option<u32>)> {
         match name {
             "async" => {
@@ -233,7 +233,7 @@ impl InfinibandScheme {
         }
     }
 
-    /// A command by `write`; the bytes of it.
+    /// Executes a command that was written. Returns the length of the command.
     fn write_command(
         &mut self,
         id: usize,
@@ -245,7 +245,7 @@ impl InfinibandScheme {
         if ctx.uid != NO_ID && ctx.uid != uid {
             return fail(EACCES);
         }
-        // The daemon cannot store into the program; the answer is for the next `read`.
+        // The daemon cannot store into the program: the answer is for the next `read`.
         let frame = Frame::read(bytes, true);
         let wants = frame.is_ok_and(|frame| frame.room() > 0 && frame.response() != 0);
         if wants {
@@ -264,7 +264,7 @@ impl InfinibandScheme {
         result.map(|()| bytes.len())
     }
 
-    /// Notes who is to be told of events.
+    /// Notes the handles that have got events.
     fn note_woken(&mut self) {
         self.woken.extend(self.device.take_woken());
     }
@@ -344,7 +344,7 @@ impl SchemeSync for InfinibandScheme {
                 events.descriptors.push(*number);
                 events.is_abandoned = false;
             }
-            // It was made for this descriptor.
+            // The channel was made for this descriptor.
             (Err(_), Some(number)) if name == NEW_CHANNEL => {
                 drop(events);
                 self.device.abandon_channel(context, number);
@@ -431,12 +431,13 @@ impl SchemeSync for InfinibandScheme {
         if operation != call::EXECUTE {
             return self.device.report(context, operation, payload);
         }
-        // Room that is not there cannot be filled after the command was done.
+        // A room that is larger than the payload could not be filled once the command was
+        // executed.
         let frame = Frame::read(payload, false);
         if frame.is_ok_and(|frame| frame.room() > payload.len()) {
             return fail(EFAULT);
         }
-        // A call does not tell its user.
+        // A call does not say which user makes it.
         let uid = self.device.context(context)?.owner.uid;
         let (answer, result) = self.execute((id, uid, ctx.id), payload, false)?;
         let place = payload.get_mut(..answer.len()).ok_or(Error::new(EFAULT))?;
@@ -446,8 +447,8 @@ impl SchemeSync for InfinibandScheme {
 
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
         let socket = self.socket.as_ref().ok_or(Error::new(EOPNOTSUPP))?;
-        // All are taken, wanted or not: those that are not would be closed by this task, which must
-        // not be the one to release an address space.
+        // Takes all descriptors, even those that will be refused. If they were not taken, this
+        // task would close them, and it must not be the one that releases an address space.
         let mut slots = vec![usize::MAX; request.num_fds()];
         request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
         let word = request.metadata().first().copied().unwrap_or(0);
@@ -496,7 +497,7 @@ impl SchemeSync for InfinibandScheme {
             What::Name(path, Found::Text(_)) if !DEVICES.contains(&path.as_str()) => {
                 tree::stat_file(stat, 0);
             }
-            // Management datagrams are root's.
+            // The files for management datagrams are root's.
             What::Mads(_) | What::Manager => stat.st_mode = MODE_CHR | 0o600,
             What::Name(path, _) if path != UVERBS => stat.st_mode = MODE_CHR | 0o600,
             _ => stat.st_mode = MODE_CHR | 0o666,
@@ -571,7 +572,7 @@ impl SchemeSync for InfinibandScheme {
     }
 }
 
-/// Whether a part of the path is a file.
+/// Whether a file precedes a slash of the path.
 fn is_below_file(path: &str) -> bool {
     let cuts = path.match_indices('/');
     cuts.map(|(at, _)| &path[..at]).any(|before| {

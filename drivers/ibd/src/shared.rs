@@ -1,4 +1,5 @@
-//! The state that all contexts of the device share: accounts, totals, and numbers to be given.
+//! The state that all contexts of the device share: accounts of users, counters, and numbers not
+//! yet given out.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -9,45 +10,45 @@ use crate::error::fail;
 use crate::identity::{MAX_GROUP_MEMBERS, MAX_GROUPS, MAX_MEMBERSHIPS, PortState};
 use crate::limits::{Accounts, Kind};
 
-/// Numbers of queue pairs below this one are of those that the daemon runs, which commands post to:
-/// the ports of SCIF in them are ports that only root binds.
+/// The lowest number of a queue pair that a library runs. The daemon runs those with lower
+/// numbers, which commands post to: the SCIF port in such a number is one that only root can bind.
 pub const FIRST_LIBRARY_QPN: u32 = 1024 << 8;
-/// The ports of SCIF for protection domains of such queue pairs.
+/// The SCIF ports for protection domains of queue pairs that the daemon runs.
 const PORTS: core::ops::Range<u16> = 256..512;
 
-/// The counters since the start.
+/// The counters since the daemon began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Commands, and those of them that were refused.
+    /// Commands, those that were refused included.
     pub commands: u64,
-    /// As above.
+    /// Commands that were refused.
     pub refused: u64,
-    /// Events that were passed to descriptors.
+    /// Asynchronous events that were passed to descriptors.
     pub async_events: u64,
-    /// As above.
+    /// Completion events that were passed to descriptors.
     pub completion_events: u64,
     /// Work requests that were posted by commands.
     pub posted: u64,
     /// Completions that were polled by commands.
     pub polled: u64,
-    /// The traffic of libraries' queue pairs, by their reports: sends of all kinds and their
-    /// bytes.
+    /// Sends of all kinds, of libraries' queue pairs by their reports and of those that the daemon
+    /// runs.
     pub sends: u64,
-    /// As above.
+    /// Bytes of these sends.
     pub sent_bytes: u64,
-    /// Messages that came, and their bytes.
+    /// Messages that were received.
     pub receives: u64,
-    /// As above.
+    /// Bytes of these messages.
     pub received_bytes: u64,
     /// Completions with an error.
     pub errors: u64,
-    /// Bytes that libraries stored into windows of peers, and loaded from there.
+    /// Bytes that queue pairs have stored into windows of peers.
     pub stored_bytes: u64,
-    /// As above.
+    /// Bytes that they have loaded from windows of peers.
     pub loaded_bytes: u64,
 }
 
-/// Numbers, of which the lowest free one is given next.
+/// Numbers to give out; the lowest free one is given next.
 #[derive(Debug, Default)]
 pub struct Numbers {
     free: BTreeSet<u32>,
@@ -55,7 +56,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The lowest free number.
+    /// Takes the lowest free number.
     pub fn take(&mut self) -> u32 {
         self.free.pop_first().unwrap_or_else(|| {
             self.next += 1;
@@ -63,7 +64,7 @@ impl Numbers {
         })
     }
 
-    /// A number is free again.
+    /// Makes a number free again.
     pub fn give_back(&mut self, number: u32) {
         self.free.insert(number);
     }
@@ -79,17 +80,18 @@ pub struct Shared {
     pub accounts: Accounts,
     /// The counters.
     pub totals: Totals,
-    /// Numbers of completion channels: of all contexts, so that none is taken for another one's.
+    /// Numbers of completion channels. All contexts share them, so that a number never names
+    /// channels of two contexts.
     pub channels: Numbers,
-    /// Members of multicast groups.
+    /// Multicast groups, each with the number of its members.
     groups: BTreeMap<Gid, usize>,
-    /// Ports of protection domains, and the one that is tried next.
+    /// SCIF ports of protection domains that are in use.
     ports: BTreeSet<u16>,
     next_port: u16,
 }
 
 impl Shared {
-    /// Of the node of this number, with nothing in use.
+    /// The state of a node with this number, with nothing in use.
     pub fn new(node: u16) -> Shared {
         Shared {
             node,
@@ -103,11 +105,11 @@ impl Shared {
         }
     }
 
-    /// A port for a protection domain of a user. One that was given back is not given at once:
-    /// peers may still use it.
+    /// Takes a SCIF port for a protection domain of a user. It tries the ports in turn, so that
+    /// one that was given back is not reused at once: peers may still use it.
     ///
     /// # Errors
-    /// `ENOMEM`: all are in use, or the user has too many.
+    /// `ENOMEM`: all ports are in use, or the user has too many.
     pub fn take_port(&mut self, uid: u32) -> Result<u16> {
         if self.ports.len() >= PORTS.len() {
             return fail(ENOMEM);
@@ -135,7 +137,7 @@ impl Shared {
     /// Counts a member of a group.
     ///
     /// # Errors
-    /// `ENOMEM`: too many groups or members.
+    /// `ENOMEM`: there are too many groups or members.
     pub fn join(&mut self, group: Gid) -> Result<()> {
         let members = self.groups.get(&group).copied().unwrap_or(0);
         let is_full = members >= MAX_GROUP_MEMBERS
@@ -148,7 +150,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Counts one less.
+    /// Counts a member of a group less.
     pub fn leave(&mut self, group: &Gid) {
         if let Some(members) = self.groups.get_mut(group) {
             *members -= 1;
@@ -158,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Members of all groups.
+    /// Number of members of all groups together.
     pub fn memberships(&self) -> usize {
         self.groups.values().sum()
     }

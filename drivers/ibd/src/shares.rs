@@ -1,8 +1,8 @@
-//! Whose connections a full relay ends, so that nobody keeps others out.
+//! Which connection a full relay ends, so that no user keeps out the others.
 
 use alloc::collections::BTreeMap;
 
-/// The numbers in two columns of a table whose first line names them.
+/// The numbers in the two columns with these names. The first line of the table names the columns.
 fn columns<'a>(text: &'a str, names: [&str; 2]) -> impl Iterator<Item = [u32; 2]> + use<'a> {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
@@ -14,8 +14,8 @@ fn columns<'a>(text: &'a str, names: [&str; 2]) -> impl Iterator<Item = [u32; 2]
     })
 }
 
-/// The users of SCIF's ports. `ports`: the driver's table, which names processes; `contexts`: the
-/// kernel's, which names their users.
+/// The users of SCIF ports. `ports` is the driver's table, which names the process of each port;
+/// `contexts` is the kernel's, which names the user of each process.
 pub fn users(ports: &str, contexts: &str) -> BTreeMap<u16, u32> {
     let users: BTreeMap<u32, u32> = columns(contexts, ["PID", "EUID"])
         .map(|[pid, uid]| (pid, uid))
@@ -25,8 +25,8 @@ pub fn users(ports: &str, contexts: &str) -> BTreeMap<u16, u32> {
         .collect()
 }
 
-/// The connection to end of those of these users, the oldest first: the oldest one of a user who
-/// has most. Those whose user is not known are counted as one's.
+/// Chooses the connection to close: the oldest of a user who has most. `users` has the user of
+/// each connection, the oldest first. Connections whose user is unknown count as one user's.
 pub fn surplus(users: &[Option<u32>]) -> Option<usize> {
     let mut counts = BTreeMap::new();
     for user in users {
@@ -60,10 +60,10 @@ mod tests {
     fn who_has_most_loses_the_oldest() {
         let [root, one, other] = [Some(0), Some(1000), Some(1001)];
         assert_eq!(surplus(&[root, one, other, one]), Some(1));
-        // Also if it is the one that has come.
+        // This holds for the newest connection's user, too.
         assert_eq!(surplus(&[root, one, root, one, one]), Some(1));
         assert_eq!(surplus(&[root, None, one, None]), Some(1));
-        // Nobody has more than others.
+        // Nobody has more than the others.
         assert_eq!(surplus(&[other, root, one]), Some(0));
         assert_eq!(surplus(&[]), None);
     }

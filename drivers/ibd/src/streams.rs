@@ -1,29 +1,30 @@
-//! What SCIF has moved between this node and others, from the table `traffic` of the SCIF driver:
-//! counters that only grow, also when the driver is another one.
+//! How many bytes SCIF has moved between this node and others, from the table `traffic` of the
+//! SCIF driver. The counters only grow, also when a new driver begins at 0.
 
 /// Bytes of the longest packet.
 const MTU_BYTES: u64 = 4096;
 
-/// Bytes that went out, and bytes that came in.
+/// Bytes sent, and bytes received.
 type Bytes = [u64; 2];
 
-/// See the module.
+/// The counters of all SCIF traffic but the daemon's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
-    /// The last table of the driver, and what the daemon itself had carried then.
+    /// The sums of the driver's last table.
     last: Bytes,
     last_carried: Bytes,
-    /// All of others.
+    /// All traffic but the daemon's own.
     bytes: Bytes,
 }
 
 impl Streams {
-    /// Takes the table of the driver of node `own`. `carried`: what the daemon itself has carried
-    /// between nodes since its start; it has counters of its own.
+    /// Takes the table of the driver of node `own`. `carried` has the bytes that the daemon itself
+    /// has sent to and received from other nodes since its start, which have counters of their
+    /// own.
     pub fn note(&mut self, table: &str, own: u16, carried: Bytes) {
         let now = sum(table, own);
         for (side, now) in now.into_iter().enumerate() {
-            // A driver that began anew counts from 0.
+            // A driver that was started anew counts from 0.
             let begun = now < self.last[side];
             let more = if begun { now } else { now - self.last[side] };
             let by_daemon = carried[side].saturating_sub(self.last_carried[side]);
@@ -33,18 +34,18 @@ impl Streams {
         (self.last, self.last_carried) = (now, carried);
     }
 
-    /// Bytes that went out to other nodes, and bytes that came in.
+    /// Bytes sent to other nodes, and bytes received from them.
     pub fn bytes(&self) -> Bytes {
         self.bytes
     }
 
-    /// The same in packets, of which streams have none: each is as long as one can be.
+    /// The same traffic in packets. Streams have none, so each counts as long as a packet can be.
     pub fn packets(&self) -> [u64; 2] {
         self.bytes.map(|bytes| bytes.div_ceil(MTU_BYTES))
     }
 }
 
-/// Bytes of all other nodes' rows: `node out in written read`.
+/// The sums over the rows of all other nodes. A row is `node out in written read`.
 fn sum(table: &str, own: u16) -> Bytes {
     let mut sum = [0_u64; 2];
     for line in table.lines().skip(1) {
@@ -75,7 +76,7 @@ mod tests {
         streams.note(FIRST, 0, [0, 0]);
         assert_eq!(streams.bytes(), [5012, 214]);
         assert_eq!(streams.packets(), [2, 1]);
-        // The same again is no more.
+        // The same table again adds nothing.
         streams.note(FIRST, 0, [0, 0]);
         assert_eq!(streams.bytes(), [5012, 214]);
     }
@@ -96,7 +97,7 @@ mod tests {
         streams.note(FIRST, 0, [0, 0]);
         streams.note("node out in written read\n1 10 20 0 0\n", 0, [0, 0]);
         assert_eq!(streams.bytes(), [5022, 234]);
-        // A table that cannot be read is that of a driver that has moved nothing.
+        // A table that cannot be read counts as that of a driver that has moved nothing.
         streams.note("nonsense\n1 x\n", 0, [0, 0]);
         assert_eq!(streams.bytes(), [5022, 234]);
     }

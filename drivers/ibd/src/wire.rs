@@ -1,7 +1,8 @@
-//! Transport of management datagrams between the daemons of two nodes: SCIF connections to port 61.
+//! Transport of management datagrams between the daemons of two nodes, over SCIF connections to
+//! port 61.
 //!
-//! A connection carries records from the node that made it to the one that accepted it. A record
-//! that cannot be carried is dropped, as a datagram may be; who sent it asks again.
+//! A connection carries records from the node that made it to the node that accepted it. A record
+//! that cannot be sent is dropped, as a datagram may be; its sender asks again.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,22 +15,22 @@ use syscall::flag::EventFlags;
 use crate::listening::Listening;
 use crate::mad::Mads;
 
-/// The port of the daemon on each node: only root binds it.
+/// The port of the daemon on each node, which only root can bind.
 const PORT: Port = 61;
-/// Records that wait for a node.
+/// Most records that wait for a node.
 const MAX_WAITING: usize = 4096;
-/// Connections of peers at most.
+/// Most connections from peers.
 const MAX_INCOMING: usize = 256;
-/// Nanoseconds until a node that refused a connection is tried again.
+/// Nanoseconds until a connection to a node that refused one is tried again.
 const PAUSE: u64 = 50_000_000;
 
 /// A connection to the daemon of a node.
 enum Outgoing {
     /// It is being made.
     Connecting(Endpoint),
-    /// It is there.
+    /// It exists.
     Connected(Endpoint),
-    /// It was refused: nothing is tried before this time.
+    /// It was refused or has ended, and is not tried again before this time, in nanoseconds.
     Refused(u64),
 }
 
@@ -37,7 +38,7 @@ enum Outgoing {
 struct Link {
     outgoing: Outgoing,
     waiting: VecDeque<[u8; FRAME_BYTES]>,
-    /// Bytes of the first record that were sent.
+    /// Bytes of the first waiting record that were sent.
     sent: usize,
 }
 
@@ -49,7 +50,7 @@ struct Incoming {
     received: usize,
 }
 
-/// All connections.
+/// The connections to and from the daemons of other nodes.
 #[derive(Default)]
 pub struct Wire {
     listening: Listening<PORT>,
@@ -60,7 +61,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The SCIF driver has gone, and all connections with it.
+    /// Drops all connections, which have ended with the SCIF driver.
     pub fn clear(&mut self) {
         *self = Wire {
             carried: self.carried,
@@ -68,13 +69,13 @@ impl Wire {
         };
     }
 
-    /// Bytes that it has sent and received since the start.
+    /// Bytes sent and bytes received since the start.
     pub fn carried(&self) -> [u64; 2] {
         self.carried
     }
 
-    /// Takes what has come, after an event; whether more is there. `source`: what events of
-    /// connections are called in the queue.
+    /// Accepts connections and receives records, after an event. Returns whether more may be
+    /// there. `source` names events of connections in the event queue.
     pub fn take<T: Copy + PartialEq>(
         &mut self,
         mads: &mut Mads,
@@ -87,7 +88,7 @@ impl Wire {
         self.receive(mads, now)
     }
 
-    /// Sends what is to go.
+    /// Sends the records for other nodes.
     pub fn give<T: Copy + PartialEq>(
         &mut self,
         mads: &mut Mads,
@@ -104,7 +105,7 @@ impl Wire {
         }
     }
 
-    /// When to listen again.
+    /// When to bind the port again, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.listening.deadline()
     }
@@ -112,7 +113,7 @@ impl Wire {
     fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T, now: u64) {
         let events = EventFlags::EVENT_READ;
         while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
-            // A connection that is not root's is not the peer's daemon's.
+            // A daemon's port is root's, so a connection by another user is none of a daemon.
             if !peer.is_of_root() || self.incoming.len() >= MAX_INCOMING {
                 log::debug!("refused a connection of {}/{}", peer.node(), peer.port());
                 continue;
@@ -126,7 +127,7 @@ impl Wire {
         }
     }
 
-    /// Takes the records that have come; whether there may be more.
+    /// Receives records. Returns whether more may be there.
     fn receive(&mut self, mads: &mut Mads, now: u64) -> bool {
         let mut has_more = false;
         let received = &mut self.carried[1];
@@ -156,7 +157,7 @@ impl Wire {
         has_more
     }
 
-    /// Puts records to where they go.
+    /// Queues each record for its node.
     fn post(&mut self, mads: &mut Mads) {
         while let Some((node, frame)) = mads.next_frame() {
             let link = self.links.entry(node).or_insert_with(|| Link {
@@ -173,7 +174,7 @@ impl Wire {
 }
 
 impl Link {
-    /// Begins a connection, or finds out what has become of it.
+    /// Makes a connection, or finds out whether one has been established.
     fn connect<T: Copy + PartialEq>(
         &mut self,
         node: NodeId,
@@ -205,13 +206,13 @@ impl Link {
         };
     }
 
-    /// Sends what there is room for; the bytes that have gone.
+    /// Sends what there is room for. Returns the number of bytes that were sent.
     fn send(&mut self, node: NodeId, mads: &mut Mads, now: u64) -> u64 {
         let mut gone = 0;
         if let Outgoing::Connected(endpoint) = &self.outgoing
             && !flush(endpoint, &mut self.waiting, &mut self.sent, &mut gone)
         {
-            // A record of which a part has gone is lost with the connection.
+            // A record of which a part was sent is lost with the connection.
             if core::mem::take(&mut self.sent) > 0 {
                 self.waiting.pop_front();
                 mads.count_discarded();
@@ -228,7 +229,7 @@ impl Link {
     }
 }
 
-/// A connection to a node's daemon, and whether it is there already.
+/// Makes a connection to a node's daemon. Returns whether it is established already.
 fn connect(node: NodeId) -> Option<(Endpoint, bool)> {
     let endpoint = Endpoint::open().ok()?;
     endpoint.bind_as_root().ok()?;
@@ -240,7 +241,8 @@ fn connect(node: NodeId) -> Option<(Endpoint, bool)> {
     }
 }
 
-/// Sends what there is room for; whether the connection is still there. `gone` counts the bytes.
+/// Sends what there is room for. Returns whether the connection still exists. `gone` counts the
+/// bytes.
 fn flush(
     endpoint: &Endpoint,
     waiting: &mut VecDeque<[u8; FRAME_BYTES]>,

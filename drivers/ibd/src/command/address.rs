@@ -12,10 +12,10 @@ use crate::identity::PORT;
 use crate::object::Object;
 use crate::shared::{FIRST_LIBRARY_QPN, Shared};
 
-/// Local identifiers of groups; the last one is for all.
+/// The local identifiers (LIDs) of multicast groups. 0xffff, behind them, is for all ports.
 const MULTICAST_LIDS: core::ops::Range<u16> = verbs_core::address::FIRST_MULTICAST_LID..0xffff;
 
-/// `EINVAL`: the port, the own global identifier, no local identifier, values out of range.
+/// `EINVAL`: the port, `sgid_index`, a LID of 0, values out of range.
 pub fn create_ah(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CreateAh = call.request()?;
     let attributes = request.attr;
@@ -64,8 +64,8 @@ pub fn end_ah(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
     Ok(())
 }
 
-/// A request about a group. `EINVAL`: no queue pair for datagrams, or no local identifier of a
-/// group.
+/// Reads a request about a group. `EINVAL`: the queue pair is not for datagrams, or the LID is not
+/// one of a group.
 fn group(call: &Call<'_>) -> Result<(abi::Multicast, u32)> {
     let request: abi::Multicast = call.request()?;
     let number = call.context.objects.qp(request.qp_handle)?.number;
@@ -76,7 +76,8 @@ fn group(call: &Call<'_>) -> Result<(abi::Multicast, u32)> {
     Ok((request, number))
 }
 
-/// `EINVAL`: no group. `ENOMEM`: too many groups or members. A second time: nothing.
+/// `EINVAL`: no group, or already in it by another LID. `ENOMEM`: too many groups or members.
+/// Attaching a second time does nothing.
 pub fn attach(call: &mut Call<'_>) -> Result<()> {
     let (request, number) = group(call)?;
     let qp = call.context.objects.qp(request.qp_handle)?;
@@ -102,7 +103,7 @@ pub fn attach(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EINVAL`: it is not in the group.
+/// `EINVAL`: the queue pair is not in the group by this LID.
 pub fn detach(call: &mut Call<'_>) -> Result<()> {
     let (request, _) = group(call)?;
     let handle = request.qp_handle;

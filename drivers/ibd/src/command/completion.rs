@@ -13,22 +13,23 @@ use crate::limits::Kind;
 use crate::object::{Cq, Object};
 use crate::shared::Shared;
 
-/// Stands for no channel.
+/// The channel of a completion queue that has none.
 const NO_CHANNEL: i32 = -1;
-/// Most channels of a context.
+/// Most completion channels of a context.
 const MAX_CHANNELS: usize = 1024;
 
-/// `EMFILE`: too many. The answer is the number of the channel; its descriptor comes by `dup`.
+/// Answers with the number of a new channel; the program gets its descriptor by `dup`. `EMFILE`:
+/// the context has too many channels, or the user too many files.
 pub fn create_channel(call: &mut Call<'_>) -> Result<()> {
     let fd = add_channel(call.shared, call.context)?;
     call.answer(&abi::CreateCompChannelAnswer { fd });
     Ok(())
 }
 
-/// Makes a channel; its number.
+/// Makes a channel and returns its number.
 ///
 /// # Errors
-/// `EMFILE`: too many.
+/// `EMFILE`: the context has too many channels, or the user too many files.
 pub fn add_channel(shared: &mut Shared, context: &mut Context) -> Result<u32> {
     if context.channels.len() >= MAX_CHANNELS {
         return fail(EMFILE);
@@ -42,8 +43,8 @@ pub fn add_channel(shared: &mut Shared, context: &mut Context) -> Result<u32> {
     Ok(number)
 }
 
-/// A channel has no descriptor any more: it goes, or will with the last completion queue that uses
-/// it.
+/// Notes that a channel has no descriptor any more. It ends now, or with the last completion queue
+/// that uses it.
 pub fn abandon_channel(shared: &mut Shared, context: &mut Context, number: u32) {
     if let Some(queue) = context.channel(number) {
         queue.borrow_mut().is_abandoned = true;
@@ -51,7 +52,7 @@ pub fn abandon_channel(shared: &mut Shared, context: &mut Context, number: u32) 
     }
 }
 
-/// Ends a channel that has no descriptor and no completion queue any more.
+/// Ends a channel that has neither a descriptor nor a completion queue any more.
 fn end_abandoned(shared: &mut Shared, context: &mut Context, number: u32) {
     let channel = context.channel(number);
     let is_used = || {
@@ -65,7 +66,7 @@ fn end_abandoned(shared: &mut Shared, context: &mut Context, number: u32) {
     }
 }
 
-/// The properties that a request asks of a completion queue.
+/// The properties of the completion queue that a request asks for.
 struct Wanted {
     user_handle: u64,
     cqe: u32,
@@ -107,7 +108,7 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateCqAnswer> {
     }
 }
 
-/// Puts a completion queue into the table whose places were counted.
+/// Puts a completion queue, whose places the user was charged for, into the table.
 fn insert_cq(call: &mut Call<'_>, wanted: &Wanted, id: Id, channel: Option<u32>) -> Result<u32> {
     let inserted = call.insert(Object::Cq(Cq {
         id,
@@ -161,11 +162,11 @@ pub fn create_cq_ex(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EINVAL`: the size, or more completions are there.
+/// `EINVAL`: the size, or the queue holds more completions.
 pub fn resize_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ResizeCq = call.request()?;
     let before = *call.context.objects.cq(request.cq_handle)?;
-    // A user at the limit can shrink it.
+    // Charges only the growth, so that a user at the limit can shrink a queue.
     let more = request.cqe.saturating_sub(before.cqe);
     call.charge_slots(more.into())?;
     let resized = call.context.engine.core.resize_cq(before.id, request.cqe);
@@ -182,7 +183,7 @@ pub fn resize_cq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `ENOSPC`: no room for as many completions.
+/// `ENOSPC`: the answer has no room for as many completions.
 pub fn poll_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PollCq = call.request()?;
     let id = call.context.objects.cq(request.cq_handle)?.id;
@@ -207,7 +208,7 @@ pub fn poll_cq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A completion as the interface has it.
+/// A completion in the format of the command's answer.
 fn record(completion: &WorkCompletion) -> abi::Completion {
     abi::Completion {
         wr_id: completion.id,
@@ -233,7 +234,7 @@ pub fn req_notify_cq(call: &mut Call<'_>) -> Result<()> {
         .map_err(refused)
 }
 
-/// `EBUSY`: a queue pair completes there.
+/// `EBUSY`: a queue pair uses it.
 pub fn destroy_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::DestroyCq = call.request()?;
     let (completions, events) = end_cq(call.shared, call.context, request.cq_handle)?;
@@ -244,7 +245,8 @@ pub fn destroy_cq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Destroys a completion queue; the events of it that were read: completion and asynchronous ones.
+/// Destroys a completion queue. Returns how many of its completion events and how many of its
+/// asynchronous events were read.
 pub fn end_cq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<(u32, u32)> {
     let cq = *context.objects.cq(handle)?;
     context.engine.core.destroy_cq(cq.id).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! The context itself, the device and its port.
+//! The commands about the context itself, the device and its port.
 
 use syscall::error::{EINVAL, Result};
 use verbs_abi::records::{GetContextAnswer, QueryDeviceEx, QueryDeviceExtension, QueryPort};
@@ -7,10 +7,11 @@ use super::Call;
 use crate::error::fail;
 use crate::identity::{self, COMPLETION_VECTORS, PORT};
 
-/// Stands for a descriptor where the daemon cannot make one in the program.
+/// Stands for a descriptor, since the daemon cannot make one in the program.
 const NO_DESCRIPTOR: u32 = u32::MAX;
 
-/// `EINVAL` a second time. The descriptor of asynchronous events comes by `dup`.
+/// The program gets the descriptor of asynchronous events by `dup`. A second GET_CONTEXT is
+/// `EINVAL`.
 pub fn get_context(call: &mut Call<'_>) -> Result<()> {
     call.context.is_begun = true;
     call.answer(&GetContextAnswer {
@@ -25,7 +26,7 @@ pub fn query_device(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EINVAL`: fields that are to be 0 are not.
+/// `EINVAL`: fields that must be 0 are not.
 pub fn query_device_ex(call: &mut Call<'_>) -> Result<()> {
     let request: QueryDeviceEx = call.request()?;
     call.refuse_more::<QueryDeviceEx>()?;

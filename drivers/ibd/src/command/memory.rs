@@ -33,7 +33,7 @@ pub fn alloc_pd(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// `EBUSY`: something belongs to it.
+/// `EBUSY`: an object belongs to the domain.
 pub fn dealloc_pd(call: &mut Call<'_>) -> Result<()> {
     let request: abi::DeallocPd = call.request()?;
     end_pd(call.shared, call.context, request.pd_handle)
@@ -53,7 +53,7 @@ pub fn end_pd(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
     Ok(())
 }
 
-/// The pages that a command is about to register, if it is one that does and may succeed.
+/// Returns the pages that a command is about to register, if it registers memory and can succeed.
 pub fn wanted(context: &Context, frame: &Frame<'_>) -> Option<Wanted> {
     if frame.is_extended {
         return None;
@@ -84,8 +84,8 @@ fn new_region(pd: Id, request: &abi::RegMr) -> Region {
     }
 }
 
-/// The region as the rules have it. Without the daemon's way to its memory there is nothing for
-/// peers, nor for memory windows.
+/// The region to register with `verbs-core`. If the daemon has no access to its memory, peers and
+/// memory windows get no access either.
 fn usable(region: Region, has_memory: bool) -> Region {
     match has_memory {
         true => region,
@@ -96,8 +96,8 @@ fn usable(region: Region, has_memory: bool) -> Region {
     }
 }
 
-/// Takes the pages that were borrowed for the command. `EFAULT`: they are others than those of the
-/// region, as the program has changed the command meanwhile.
+/// Takes the pages that were borrowed for the command. `EFAULT`: the region is not in them,
+/// because the program has changed the command meanwhile.
 fn take_pages(call: &mut Call<'_>, region: &Region) -> Result<Option<Pages>> {
     match call.context.pages.take() {
         Some(pages) if !pages.hold(region) => fail(EFAULT),
@@ -105,13 +105,13 @@ fn take_pages(call: &mut Call<'_>, region: &Region) -> Result<Option<Pages>> {
     }
 }
 
-/// Keeps the memory of a region.
+/// Keeps the borrowed memory of a region.
 fn keep(context: &mut Context, key: u32, pages: Pages) {
     let memory = &mut context.engine.lanes.memory;
     memory.insert(key, pages.first as usize, Backing::Borrowed(pages.memory));
 }
 
-/// Registers a region and counts its pages; its key.
+/// Registers a region and charges the user for its pages. Returns its key and the number of pages.
 fn register(call: &mut Call<'_>, region: Region, has_memory: bool) -> Result<(u32, u64)> {
     keys::check(&region).map_err(refused)?;
     let registered = usable(region, has_memory);
@@ -133,7 +133,8 @@ fn unregister(call: &mut Call<'_>, key: u32) -> Result<()> {
     core.deregister(lanes, key).map_err(refused)
 }
 
-/// The key that the library has given, in the provider's data; else the one of the rules here.
+/// The key that the library has chosen, from the data of the provider; `key` if it has chosen
+/// none.
 fn shown<R>(call: &Call<'_>, key: u32) -> u32 {
     let given = call.provider::<R, [u32; 2]>();
     given
@@ -142,8 +143,8 @@ fn shown<R>(call: &Call<'_>, key: u32) -> u32 {
         .unwrap_or(key)
 }
 
-/// `EINVAL`: the range or the access. `ENOMEM`: too many regions, or the limit of the user's pages.
-/// `EFAULT`: memory that is not there, or does not allow its program what is to be done with it.
+/// `EINVAL`: the range or the access. `ENOMEM`: too many regions, or the limit of the user's
+/// pages. `EFAULT`: the memory is not mapped, or the program has not the rights that it asks for.
 pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     let request: abi::RegMr = call.request()?;
     let pd = call.context.objects.pd(request.pd_handle)?;
@@ -178,8 +179,8 @@ pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// A region as a request changes it, with the handle of its domain. `EINVAL`: no change, or an
-/// unknown one. `ENOENT`, `EINVAL`: the region, the domain.
+/// The region as the request changes it, with the handle of its domain. `EINVAL`: no change, or an
+/// unknown one. `ENOENT`, `EINVAL`: the handle of the region or of the domain.
 fn changed_region(context: &Context, request: &abi::ReregMr) -> Result<(Region, u32)> {
     let known = abi::REREG_TRANSLATION | abi::REREG_PD | abi::REREG_ACCESS;
     if request.flags == 0 || request.flags & !known != 0 {
@@ -203,16 +204,16 @@ fn changed_region(context: &Context, request: &abi::ReregMr) -> Result<(Region, 
     Ok((region, pd))
 }
 
-/// Whether the memory of a region serves for what it is to become, too.
+/// Whether the borrowed memory of a region also serves the changed region.
 fn is_enough(before: &Region, after: &Region) -> bool {
     let is_same = (before.start, before.length) == (after.start, after.length);
     let writes = |region: &Region| region.access.contains(Access::LOCAL_WRITE);
     is_same && (writes(before) || !writes(after))
 }
 
-/// Changes a region, which gets another key. `EINVAL`: no change, an unknown one, or as for REG_MR.
-/// `EBUSY`: a memory window is bound to it. `ENOMEM`: the limit of the user's pages; those of
-/// before count as well. `EFAULT`: as for REG_MR.
+/// Changes a region, which gets a new key. `EINVAL`: no change, an unknown one, or as for REG_MR.
+/// `EBUSY`: a memory window is bound to the region. `ENOMEM`: the limit of the user's pages, among
+/// which the region's former pages still count. `EFAULT`: as for REG_MR.
 pub fn rereg_mr(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ReregMr = call.request()?;
     let (region, pd) = changed_region(call.context, &request)?;
@@ -279,7 +280,7 @@ fn release(shared: &mut Shared, context: &Context, pages: u64) {
     shared.accounts.release(uid, Kind::LockedPages, pages);
 }
 
-/// `EINVAL`: the type is neither 1 nor 2. `ENOMEM`: too many.
+/// `EINVAL`: the type is neither 1 nor 2. `ENOMEM`: too many memory windows.
 pub fn alloc_mw(call: &mut Call<'_>) -> Result<()> {
     let request: abi::AllocMw = call.request()?;
     let pd = call.context.objects.pd(request.pd_handle)?;

@@ -1,4 +1,4 @@
-//! The commands: a table of what each is, and its function.
+//! The commands of user verbs: a table of their sizes and functions, and their execution.
 
 mod address;
 mod completion;
@@ -27,7 +27,7 @@ use crate::shared::Shared;
 
 pub use completion::{abandon_channel, add_channel};
 
-/// A command under way.
+/// A command that is being executed.
 struct Call<'a> {
     shared: &'a mut Shared,
     context: &'a mut Context,
@@ -35,17 +35,16 @@ struct Call<'a> {
     answer: Vec<u8>,
 }
 
-/// The outcome of a command: the answer, which may be there also when it is refused, and the
-/// result.
+/// The outcome of a command: the answer, which even a refused command may have, and the result.
 pub type Outcome = (Vec<u8>, Result<()>);
 
 impl Call<'_> {
-    /// The structure of the request, a copy.
+    /// Reads a copy of the request's structure.
     fn request<T: FromBytes>(&self) -> Result<T> {
         self.frame.request().map_err(malformed)
     }
 
-    /// Answers with a structure, or as much of it as there is room for.
+    /// Adds a structure to the answer, or as much of it as there is room for.
     fn answer<T: IntoBytes + Immutable>(&mut self, answer: &T) {
         let bytes = answer.as_bytes();
         let room = self.frame.room().saturating_sub(self.answer.len());
@@ -53,12 +52,12 @@ impl Call<'_> {
         self.answer.extend(bytes.iter().take(count));
     }
 
-    /// The length of an extended answer of type `T`: what of it there is room for.
+    /// The length of an extended answer of type `T`, cut to the room that there is.
     fn response_length<T>(&self) -> u32 {
         size_of::<T>().min(self.frame.room()) as u32
     }
 
-    /// Refuses what an extended command has behind the request that is known here.
+    /// Refuses an extended command with bytes other than 0 behind the request as known here.
     fn refuse_more<T>(&self) -> Result<()> {
         match self.frame.behind::<T>().iter().all(|byte| *byte == 0) {
             true => Ok(()),
@@ -66,14 +65,15 @@ impl Call<'_> {
         }
     }
 
-    /// The provider's data, if there is any.
+    /// Reads the data of the provider (the program's verbs library) behind the request `R`, if
+    /// there is any.
     fn provider<R, T: FromBytes>(&self) -> Option<T> {
         T::read_from_prefix(self.frame.provider::<R>())
             .ok()
             .map(|(data, _)| data)
     }
 
-    /// Puts an object into the table and counts it.
+    /// Puts an object into the table and charges the user for it.
     fn insert(&mut self, object: Object) -> Result<u32> {
         let uid = self.context.owner.uid;
         self.shared.accounts.charge(uid, Kind::Objects, 1)?;
@@ -84,49 +84,49 @@ impl Call<'_> {
         inserted
     }
 
-    /// Counts places for completions and elements.
+    /// Charges the user for places for completions and scatter/gather elements.
     fn charge_slots(&mut self, count: u64) -> Result<()> {
         let uid = self.context.owner.uid;
         self.shared.accounts.charge(uid, Kind::Slots, count)
     }
 
-    /// Counts that many less.
+    /// Releases `count` of the places that the user was charged.
     fn release_slots(&mut self, count: u64) {
         release_slots(self.shared, self.context, count);
     }
 
-    /// Whether it is root's context.
+    /// Whether the context is root's.
     fn is_root(&self) -> bool {
         self.context.owner.uid == 0
     }
 }
 
-/// A state by its number.
+/// The state with this number.
 fn state_of(number: u8) -> Result<QpState> {
     let mut states = QpState::ALL.into_iter();
     let found = states.find(|state| *state as u32 == u32::from(number));
     found.ok_or(Error::new(EINVAL))
 }
 
-/// Takes an object out of the table and no longer counts it.
+/// Takes an object out of the table and releases its charge.
 fn remove(shared: &mut Shared, context: &mut Context, handle: u32) -> Option<Object> {
     let object = context.objects.remove(handle)?;
     shared.accounts.release(context.owner.uid, Kind::Objects, 1);
     Some(object)
 }
 
-/// Counts fewer places for completions and elements.
+/// Releases `count` places for completions and scatter/gather elements.
 fn release_slots(shared: &mut Shared, context: &Context, count: u64) {
     shared
         .accounts
         .release(context.owner.uid, Kind::Slots, count);
 }
 
-/// A command of the table.
+/// A row of the table of commands.
 struct Row {
     command: Command,
     is_extended: bool,
-    /// Bytes of the request and of the fixed part of the answer.
+    /// Bytes of the request, and of the fixed part of the answer.
     request: usize,
     answer: usize,
     /// The function that executes it.
@@ -153,10 +153,10 @@ const fn extended<R>(command: Command, answer: usize, run: fn(&mut Call<'_>) -> 
     }
 }
 
-/// No answer.
+/// The answer of a command that has none.
 type Nothing = ();
 
-/// All commands. Those that Linux has numbers for and no function are missing.
+/// All commands. Those for which Linux has a number and no function are missing.
 const TABLE: &[Row] = &[
     plain::<abi::GetContext, abi::GetContextAnswer>(Command::GetContext, device::get_context),
     plain::<abi::QueryDevice, abi::QueryDeviceAnswer>(Command::QueryDevice, device::query_device),
@@ -183,7 +183,7 @@ const TABLE: &[Row] = &[
         size_of::<abi::CreateCqExAnswer>(),
         completion::create_cq_ex,
     ),
-    // The reserved field of the answer is not demanded.
+    // Room for the reserved field of the answer is not required.
     plain::<abi::ResizeCq, u32>(Command::ResizeCq, completion::resize_cq),
     plain::<abi::PollCq, abi::PollCqAnswer>(Command::PollCq, completion::poll_cq),
     plain::<abi::ReqNotifyCq, Nothing>(Command::ReqNotifyCq, completion::req_notify_cq),
@@ -215,20 +215,19 @@ const TABLE: &[Row] = &[
     plain::<abi::CloseXrcd, Nothing>(Command::CloseXrcd, srq::close_xrcd),
 ];
 
-/// The table for tests: each command, whether it is extended, the bytes of its request and those
-/// of its answer.
+/// The table, for tests: each command, whether it is extended, and the bytes of its request and of
+/// its answer.
 #[cfg(test)]
 pub fn table() -> impl Iterator<Item = (Command, bool, usize, usize)> {
     let rows = TABLE.iter();
     rows.map(|row| (row.command, row.is_extended, row.request, row.answer))
 }
 
-/// Executes a command of a context; its answer. `is_exact`: the bytes are the command and nothing
-/// more.
+/// Executes a command of a context. With `is_exact`, `bytes` is the command and nothing more.
 ///
 /// # Errors
-/// `EINVAL`, `EOPNOTSUPP`, `ENOSPC`: it is no command. `EINVAL`: GET_CONTEXT is missing, or done.
-/// Those of the command.
+/// `EINVAL`, `EOPNOTSUPP`, `ENOSPC`: the bytes are no command. `EINVAL`: GET_CONTEXT was not
+/// executed yet, or is executed a second time. Those of the command.
 pub fn execute(
     shared: &mut Shared,
     context: &mut Context,
@@ -248,20 +247,20 @@ pub fn execute(
     };
     let result = (row.run)(&mut call);
     let mut answer = call.answer;
-    // Room of an extended command that the answer does not fill is zero.
+    // Room of an extended command that the answer does not fill is set to zero.
     if row.is_extended && result.is_ok() {
         answer.resize(room, 0);
     }
     (answer, result)
 }
 
-/// The pages that a command is about to register, if it is one that does and may succeed.
+/// Returns the pages that a command is about to register, if it registers memory and can succeed.
 pub fn wanted_pages(context: &Context, bytes: &[u8], is_exact: bool) -> Option<Wanted> {
     let (frame, _) = find(context, bytes, is_exact).ok()?;
     memory::wanted(context, &frame)
 }
 
-/// The frame of a command, and the row of the table for it.
+/// Reads the frame of a command and finds its row in the table.
 fn find<'a>(
     context: &Context,
     bytes: &'a [u8],
@@ -278,7 +277,7 @@ fn find<'a>(
     Ok((frame, row))
 }
 
-/// Destroys all objects, those made last first, again and again until none is left.
+/// Destroys all objects, those made last first, in rounds until none is left.
 pub fn destroy_all(shared: &mut Shared, context: &mut Context) {
     loop {
         let newest: Vec<u32> = context
@@ -288,7 +287,7 @@ pub fn destroy_all(shared: &mut Shared, context: &mut Context) {
             .collect();
         let before = newest.len();
         for handle in newest {
-            // An object in use is destroyed in a later round, when its users have gone.
+            // An object in use is destroyed in a later round, once its users have gone.
             let _ = destroy(shared, context, handle);
         }
         if context.objects.is_empty() || context.objects.len() == before {
@@ -301,7 +300,7 @@ pub fn destroy_all(shared: &mut Shared, context: &mut Context) {
     }
 }
 
-/// Destroys an object of any type.
+/// Destroys an object, whatever its type.
 fn destroy(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     match context.objects.get(handle)?.clone() {
         Object::Pd(..) => memory::end_pd(shared, context, handle),

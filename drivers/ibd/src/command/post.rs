@@ -1,4 +1,4 @@
-//! Posting work requests by commands.
+//! The commands that post work requests.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use super::Call;
 use crate::error::{fail, refused};
 use crate::shared::FIRST_LIBRARY_QPN;
 
-/// The operations that a command can post.
+/// The operations that commands can post.
 const OPCODES: [Opcode; 10] = [
     Opcode::RdmaWrite,
     Opcode::RdmaWriteWithImm,
@@ -29,8 +29,8 @@ const OPCODES: [Opcode; 10] = [
     Opcode::SendWithInv,
 ];
 
-/// Work requests with their elements. `EINVAL`: the counts do not agree with each other or with
-/// what was written.
+/// Reads the work requests with their scatter/gather elements. `EINVAL`: the counts do not agree
+/// with each other or with the bytes of the command.
 fn requests<T: FromBytes>(
     list: &[u8],
     (count, elements, size): (u32, u32, u32),
@@ -59,7 +59,8 @@ fn requests<T: FromBytes>(
     Ok(found)
 }
 
-/// The element for the rules: without the daemon's way to its memory no region has its key.
+/// Passes the element to `verbs-core`, with a key of no region if the daemon has no access to the
+/// memory of the region.
 fn usable(call: &Call<'_>, segment: Segment) -> Segment {
     const OF_NOTHING: u32 = 0;
     match call.context.engine.lanes.memory.holds(segment.key) {
@@ -80,7 +81,8 @@ fn segment(bytes: &[u8]) -> Option<Segment> {
     })
 }
 
-/// Posts each until one is refused, whose number is the answer then.
+/// Posts the requests in order until one is refused. The answer is the number of that request,
+/// counted from 1; 0 if all are posted.
 fn post<T>(
     call: &mut Call<'_>,
     requests: Vec<T>,
@@ -97,7 +99,7 @@ fn post<T>(
     Ok(())
 }
 
-/// The number of a queue pair that takes requests by commands. `EINVAL`: the library runs it.
+/// The number of a queue pair that commands can post to. `EINVAL`: the program's library runs it.
 fn number(call: &Call<'_>, handle: u32) -> Result<u32> {
     let number = call.context.objects.qp(handle)?.number;
     match number < FIRST_LIBRARY_QPN {
@@ -106,8 +108,8 @@ fn number(call: &Call<'_>, handle: u32) -> Result<u32> {
     }
 }
 
-/// `EINVAL`: counts, an operation or flags that are unknown, inline data that is too long or not in
-/// memory that the daemon can read, an address handle; those of the rules.
+/// `EINVAL`: counts, an unknown operation or flags, inline data that is too long or not in memory
+/// that the daemon can read, an address handle. Those of `verbs-core`.
 pub fn send(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PostSend = call.request()?;
     let number = number(call, request.qp_handle)?;
@@ -140,14 +142,14 @@ fn send_request(
     let data = match flags.contains(SendFlags::INLINE) {
         false => Data::Segments(segments),
         true => {
-            // The daemon has no way to memory without a key, as a library has.
+            // Unlike a library, the daemon can reach the memory only by its key.
             let Engine { core, lanes, .. } = &mut call.context.engine;
             Data::Inline(core.gather(lanes, pd, &segments).map_err(refused)?)
         }
     };
     let mut datagram = Datagram::default();
     if is_datagram {
-        // An address handle and a number of 32 bits each, then a key.
+        // The handle of the address and the number of the queue pair, 32 bits each, then the key.
         let missing = |_| Error::new(EINVAL);
         datagram = Datagram {
             ah: call.context.objects.ah(address as u32).map_err(missing)?,
@@ -173,7 +175,7 @@ fn send_request(
     })
 }
 
-/// `EINVAL`: counts; those of the rules.
+/// `EINVAL`: counts. Those of `verbs-core`.
 pub fn receive(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PostRecv = call.request()?;
     let number = number(call, request.handle)?;
@@ -184,7 +186,7 @@ pub fn receive(call: &mut Call<'_>) -> Result<()> {
     })
 }
 
-/// The same to a shared receive queue.
+/// Posts receives to a shared receive queue; errors are those of [`receive`].
 pub fn srq_receive(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PostRecv = call.request()?;
     let id = call.context.objects.srq(request.handle)?.id;

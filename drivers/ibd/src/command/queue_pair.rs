@@ -1,4 +1,4 @@
-//! Queue pairs.
+//! The commands about queue pairs.
 
 use alloc::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::identity::PORT;
 use crate::object::{Object, Qp};
 use crate::shared::{FIRST_LIBRARY_QPN, Shared};
 
-/// Numbers of queue pairs that mean something else: management, and multicast.
+/// The largest number of a queue pair. The next one stands for a multicast group.
 const LAST_QPN: u32 = 0xff_fffe;
-/// The type of queue pairs for packets as they are on the wire.
+/// The type of raw packet queue pairs, which `verbs-core` does not have.
 const RAW_PACKET: u8 = 8;
-/// The bit of keys of datagrams that only root may use.
+/// The bit of datagrams' keys (Q_Keys) that only root may set.
 const PRIVILEGED_QKEY: u32 = 1 << 31;
 
-/// The properties that a request asks of a queue pair.
+/// The properties of the queue pair that a request asks for.
 struct Wanted {
     user_handle: u64,
     kind: u8,
@@ -33,7 +33,7 @@ struct Wanted {
     srq: Option<u32>,
     capacity: Capacity,
     signal_all: bool,
-    /// The number that the library has chosen.
+    /// The number that the program's library has chosen; the daemon chooses one otherwise.
     number: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ fn kind_of(number: u8, is_root: bool) -> Result<QpType> {
     }
 }
 
-/// The objects that a queue pair is made of, by their names in the rules.
+/// The ids in `verbs-core` of the objects that a queue pair uses.
 struct Parts {
     pd: Id,
     send_cq: Id,
@@ -58,7 +58,7 @@ struct Parts {
     xrcd: Option<Id>,
 }
 
-/// Whatever is wrong with these handles is an argument that makes no sense: `EINVAL`.
+/// Finds the objects. Whatever is wrong with a handle, the error is `EINVAL`.
 fn parts(call: &Call<'_>, wanted: &Wanted, kind: QpType) -> Result<Parts> {
     let missing = |_| Error::new(EINVAL);
     let objects = &call.context.objects;
@@ -67,8 +67,8 @@ fn parts(call: &Call<'_>, wanted: &Wanted, kind: QpType) -> Result<Parts> {
         .srq
         .map(|handle| objects.srq(handle).map(|srq| srq.id));
     let srq = srq.transpose().map_err(missing)?;
-    // The receiving half of an XRC connection has no more than its domain, which stands in the
-    // place of the other one.
+    // The receiving half of an XRC connection has only an XRC domain, whose handle the request has
+    // in the field for the protection domain.
     if kind == QpType::XrcRecv {
         const UNUSED: Id = Id(0);
         return Ok(Parts {
@@ -80,7 +80,7 @@ fn parts(call: &Call<'_>, wanted: &Wanted, kind: QpType) -> Result<Parts> {
         });
     }
     let send_cq = cq(wanted.send_cq)?;
-    // The sending half receives nothing.
+    // The sending half has no completion queue for receives.
     let recv_cq = match kind {
         QpType::XrcSend => send_cq,
         _ => cq(wanted.recv_cq)?,
@@ -94,8 +94,8 @@ fn parts(call: &Call<'_>, wanted: &Wanted, kind: QpType) -> Result<Parts> {
     })
 }
 
-/// `EINVAL`: the type, a domain or queue that is not there, sizes, the number. `EPERM`: RAW_PACKET
-/// for others than root. `EOPNOTSUPP`: RAW_PACKET for root. `ENOMEM`.
+/// `EINVAL`: the type, a domain or queue that does not exist, sizes, the number. `EPERM`:
+/// RAW_PACKET for users other than root. `EOPNOTSUPP`: RAW_PACKET for root. `ENOMEM`.
 fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
     let kind = kind_of(wanted.kind, call.is_root())?;
     let parts = parts(call, wanted, kind)?;
@@ -166,11 +166,12 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
     })
 }
 
-/// A number for a queue pair that the daemon runs, at a port of its protection domain. Peers of the
-/// receiving half of an XRC connection reach the memory of the domain of a shared receive queue.
+/// Takes a number for a queue pair that the daemon runs, at a SCIF port of its protection domain.
+/// For the receiving half of an XRC connection that is the domain of a shared receive queue, whose
+/// memory the peers reach.
 ///
 /// # Errors
-/// `EINVAL`: there is no protection domain. `ENOMEM`.
+/// `EINVAL`: the context has no protection domain. `ENOMEM`.
 fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<u32> {
     let pd = match init.xrcd {
         None => init.pd,
@@ -185,7 +186,8 @@ fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<u32> {
     engine.find_number(pd).ok_or(Error::new(ENOMEM))
 }
 
-/// The protection domain of a shared receive queue of an XRC domain, else any of the context.
+/// The protection domain of a shared receive queue in this XRC domain; any of the context if there
+/// is none.
 fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
     let of_queue = |object: &Object| match object {
         Object::Srq(srq) => {
@@ -204,7 +206,7 @@ fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
     found.or_else(|| context.objects.iter().find_map(|(_, object)| any(object)))
 }
 
-/// Places for elements of work requests: of a queue pair that the daemon runs.
+/// Places for scatter/gather elements that a queue pair is charged for; none if a library runs it.
 fn slots(number: u32, capacity: &Capacity) -> u64 {
     let places = |requests: u32, elements: u32| u64::from(requests) * u64::from(elements.max(1));
     let all =
@@ -212,7 +214,7 @@ fn slots(number: u32, capacity: &Capacity) -> u64 {
     if number < FIRST_LIBRARY_QPN { all } else { 0 }
 }
 
-/// The number in the provider's data behind the request `R`.
+/// The number in the data of the provider behind the request `R`, if it is not 0.
 fn number<R>(call: &Call<'_>) -> Option<u32> {
     let provider = call.provider::<R, abi::CreateQpProvider>();
     provider
@@ -244,8 +246,8 @@ pub fn create_qp(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EINVAL`: `comp_mask`. `EOPNOTSUPP`: flags, a table of receive queues, a number of another queue
-/// pair.
+/// `EINVAL`: `comp_mask`. `EOPNOTSUPP`: flags, a table of receive queues, or the number of another
+/// queue pair.
 pub fn create_qp_ex(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CreateQpEx = call.request()?;
     call.refuse_more::<abi::CreateQpEx>()?;
@@ -287,7 +289,8 @@ pub fn create_qp_ex(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opens a queue pair of a domain that programs share; each domain is of one context: `EOPNOTSUPP`.
+/// `EOPNOTSUPP`: opening a queue pair needs an XRC domain that programs share, and each domain
+/// here is of one context.
 pub fn open_qp(call: &mut Call<'_>) -> Result<()> {
     let request: abi::OpenQp = call.request()?;
     call.context.objects.xrcd(request.pd_handle)?;
@@ -338,7 +341,7 @@ pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An address that the port cannot reach: `EINVAL`.
+/// `EINVAL`: the port cannot reach the address.
 fn check_address(address: &abi::Destination) -> Result<()> {
     let has_gid = address.is_global == 0 || address.sgid_index == 0;
     match address.port_num == PORT && has_gid {
@@ -347,8 +350,8 @@ fn check_address(address: &abi::Destination) -> Result<()> {
     }
 }
 
-/// `EOPNOTSUPP`: unknown bits of the mask. `EINVAL`: a value, or the change with this mask.
-/// `EPERM`: a privileged key for others than root. The queue pair stays as it is.
+/// `EOPNOTSUPP`: unknown bits of the mask. `EINVAL`: a value, or this change with this mask.
+/// `EPERM`: a privileged key for users other than root. The queue pair stays as it was.
 fn modify(call: &mut Call<'_>, request: &abi::ModifyQp, known: AttributeMask) -> Result<()> {
     let number = call.context.objects.qp(request.qp_handle)?.number;
     let mask = AttributeMask::from_bits(request.attr_mask).filter(|mask| known.contains(*mask));
@@ -413,7 +416,7 @@ pub fn modify_qp(call: &mut Call<'_>) -> Result<()> {
     modify(call, &request, known)
 }
 
-/// `EINVAL` also: a limit of the rate, which no type of queue pair here has.
+/// `EINVAL` also: a rate limit, which no type of queue pair here has.
 pub fn modify_qp_ex(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ModifyQpEx = call.request()?;
     call.refuse_more::<abi::ModifyQpEx>()?;
@@ -426,7 +429,7 @@ pub fn modify_qp_ex(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EBUSY`: it is in a multicast group.
+/// `EBUSY`: the queue pair is in a multicast group.
 pub fn destroy_qp(call: &mut Call<'_>) -> Result<()> {
     let request: abi::DestroyQp = call.request()?;
     let events_reported = end_qp(call.shared, call.context, request.qp_handle)?;
@@ -434,7 +437,7 @@ pub fn destroy_qp(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Destroys a queue pair; the number of its events that were read.
+/// Destroys a queue pair. Returns how many of its events were read.
 pub fn end_qp(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
     let qp = context.objects.qp(handle)?;
     if !qp.groups.is_empty() {

@@ -1,4 +1,4 @@
-//! Reports about objects by libraries that move data themselves.
+//! Reports of libraries that move data themselves about their objects.
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,11 @@ use crate::error::fail;
 use crate::object::Object;
 use crate::shared::{FIRST_LIBRARY_QPN, Totals};
 
-/// Takes reports of this kind; of how many the object was there. Numbers that a library makes up
-/// are seen by its own user, and by root.
+/// Takes reports of this kind. Returns how many of their objects exist. If a library makes up
+/// numbers, only its own user and root see them.
 ///
 /// # Errors
-/// `EINVAL`: no such kind, no whole number of reports.
+/// `EINVAL`: there is no such kind, or the bytes are not a whole number of reports.
 pub fn take(context: &mut Context, totals: &mut Totals, kind: u64, bytes: &[u8]) -> Result<usize> {
     match kind {
         call::REPORT_QPS => each(bytes, |report| qp(context, totals, report)),
@@ -34,7 +34,7 @@ pub fn take(context: &mut Context, totals: &mut Totals, kind: u64, bytes: &[u8])
     }
 }
 
-/// Has each report of a list taken; how many were.
+/// Passes each report of a list to `take`. Returns how many times that returned true.
 fn each<T: FromBytes + Immutable + KnownLayout>(
     bytes: &[u8],
     mut take: impl FnMut(&T) -> bool,
@@ -59,14 +59,15 @@ fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
     let number = qp.number;
     let before = core::mem::replace(&mut qp.report, *report);
     count(totals, &before, report);
-    // Others than errors it has only by MODIFY_QP.
+    // A library moves its queue pair to the error states itself, to other states only by
+    // MODIFY_QP.
     if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
         let _ = context.engine.core.follow_state(number, state);
     }
     true
 }
 
-/// Counts what a queue pair has done between two reports.
+/// Adds to the totals what a queue pair has done between two reports.
 fn count(totals: &mut Totals, before: &QpReport, report: &QpReport) {
     let add = |total: &mut u64, now: u64, then: u64| {
         *total = total.wrapping_add(now.saturating_sub(then));
@@ -83,7 +84,7 @@ fn count(totals: &mut Totals, before: &QpReport, report: &QpReport) {
     add(&mut totals.loaded_bytes, now, then);
 }
 
-/// Counts what a queue pair that the daemon runs itself has done since it was counted last.
+/// Adds to the totals what a queue pair that the daemon runs has done since the last call.
 pub fn note(context: &mut Context, totals: &mut Totals, handle: u32) {
     let Ok(qp) = context.objects.qp_mut(handle) else {
         return;
@@ -95,7 +96,7 @@ pub fn note(context: &mut Context, totals: &mut Totals, handle: u32) {
     }
 }
 
-/// The same for all of a context.
+/// Calls [`note`] for all queue pairs of a context that the daemon runs.
 pub fn note_all(context: &mut Context, totals: &mut Totals) {
     let objects = context.objects.iter();
     let handles = objects.filter_map(|(handle, object)| match object {

@@ -1,4 +1,4 @@
-//! Shared receive queues, and the domains in which other programs use them.
+//! Shared receive queues and XRC domains.
 
 use syscall::error::{EBADF, EINVAL, EOPNOTSUPP, Result};
 use syscall::flag::{O_CREAT, O_EXCL};
@@ -15,10 +15,10 @@ use crate::shared::Shared;
 const BASIC: u32 = 0;
 const XRC: u32 = 1;
 
-/// Stands for no file.
+/// The descriptor in a request for an XRC domain without a file.
 const NO_FILE: i32 = -1;
 
-/// The properties that a request asks of a shared receive queue.
+/// The properties of the shared receive queue that a request asks for.
 struct Wanted {
     user_handle: u64,
     pd: u32,
@@ -83,7 +83,8 @@ pub fn create_srq(call: &mut Call<'_>) -> Result<()> {
     create(call, &wanted)
 }
 
-/// The same by its newer request, also for an XRC domain. `EOPNOTSUPP`: other types.
+/// Creates a shared receive queue by its newer request, also one for an XRC domain. `EOPNOTSUPP`:
+/// other types.
 pub fn create_xsrq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CreateXsrq = call.request()?;
     let objects = &call.context.objects;
@@ -110,7 +111,7 @@ pub fn create_xsrq(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `EINVAL`: unknown bits of the mask, a limit above the size, a size that is too small for the
-/// limit or for what is there. `ENOMEM`.
+/// limit or for the posted receives. `ENOMEM`.
 pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ModifySrq = call.request()?;
     let srq = *call.context.objects.srq(request.srq_handle)?;
@@ -127,7 +128,7 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
         return Ok(());
     }
     let slots = u64::from(request.max_wr) * u64::from(max_sge);
-    // A user at the limit can shrink it.
+    // Charges only the growth, so that a user at the limit can shrink a queue.
     let more = slots.saturating_sub(srq.slots);
     let counted = call.charge_slots(more);
     let resized = counted.and_then(|()| {
@@ -165,7 +166,7 @@ pub fn query_srq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `EBUSY`: a queue pair takes from it.
+/// `EBUSY`: a queue pair uses it.
 pub fn destroy_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::DestroySrq = call.request()?;
     let events_reported = end_srq(call.shared, call.context, request.srq_handle)?;
@@ -173,7 +174,7 @@ pub fn destroy_srq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Destroys a shared receive queue; the number of its events that were read.
+/// Destroys a shared receive queue. Returns how many of its events were read.
 pub fn end_srq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
     let Srq { id, slots, .. } = *context.objects.srq(handle)?;
     context.engine.core.destroy_srq(id).map_err(refused)?;
@@ -183,8 +184,8 @@ pub fn end_srq(shared: &mut Shared, context: &mut Context, handle: u32) -> Resul
     Ok(events)
 }
 
-/// `EBADF`: a file, because the daemon does not see the program's descriptors. `EINVAL`: unknown
-/// flags, or neither a file nor `O_CREAT`.
+/// `EBADF`: a file was given, but the daemon does not see the program's descriptors. `EINVAL`:
+/// unknown flags, or no file and no `O_CREAT`.
 pub fn open_xrcd(call: &mut Call<'_>) -> Result<()> {
     let request: abi::OpenXrcd = call.request()?;
     let flags = request.oflags as usize;

@@ -13,7 +13,7 @@ use super::Viewer;
 use crate::device::Device;
 use crate::identity::{DEVICE, guid_text};
 
-/// Version of the interface.
+/// The version of the user MAD interface.
 pub fn abi_version(_: &Device, _: Viewer) -> String {
     format!("{ABI_VERSION}\n")
 }
@@ -28,13 +28,13 @@ pub fn port(_: &Device, _: Viewer) -> String {
     "1\n".to_string()
 }
 
-/// Capabilities of the port.
+/// The capabilities of the port.
 pub fn capabilities(device: &Device, _: Viewer) -> String {
     let capabilities = device.mads.node().map_or(0, Node::capabilities);
     format!("{capabilities:#010x}\n")
 }
 
-/// The table of agents: of the viewer's files, of all for root.
+/// The table of agents: those of the viewer's files, or all agents for root.
 pub fn agents(device: &Device, viewer: Viewer) -> String {
     let mut text = "file agent pid uid qpn class version oui methods rmpp waiting\n".to_string();
     let Some(node) = device.mads.node() else {
@@ -71,7 +71,7 @@ pub fn agents(device: &Device, viewer: Viewer) -> String {
     text
 }
 
-/// A link of the fabric for people.
+/// A link of the switch, as the table shows it.
 struct Link {
     port: u8,
     node: u16,
@@ -89,8 +89,8 @@ fn links(fabric: &Fabric) -> Vec<Link> {
 
 const RATE: &str = "4X-EDR";
 
-/// The fabric as a table: the links of the switch, the state and rate of each, and what is at its
-/// other end. Of the own port the counters.
+/// The fabric as a table: the links of the switch, the state and rate of each, and the node at its
+/// other end. The node's own port also has its counters.
 pub fn fabric(device: &Device, _: Viewer) -> String {
     let mut text = "switch_port state rate node lid guid sent received sent_bytes received_bytes \
                     discarded\n"
@@ -113,7 +113,7 @@ pub fn fabric(device: &Device, _: Viewer) -> String {
             ),
             false => "- -".to_string(),
         };
-        // The traffic of other ports is known there: a tool asks for it by datagrams.
+        // Only the other ports know their traffic: a tool asks them for it by datagrams.
         text += &match link.node == node.fabric().own() {
             true => {
                 let of = node.traffic();
