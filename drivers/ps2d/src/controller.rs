@@ -1,16 +1,16 @@
-//! The PS/2 controller (Intel 8042 and what PCs have in its place): set-up, until the keyboard
-//! interrupts with scan codes of set 1.
+//! The PS/2 controller (Intel 8042, or what a PC has in its place): sets it up so that the
+//! keyboard interrupts with scan codes of set 1.
 //!
-//! Registers in the order of the IBM PS/2 Hardware Interface Technical Reference, "Keyboard and
+//! The registers are those of the IBM PS/2 Hardware Interface Technical Reference, "Keyboard and
 //! Auxiliary Device Controller": data at port 0x60; at port 0x64 status when read, commands when
-//! written. Answers are polled for, with all interrupts of the controller off; afterwards the
-//! kernel takes the bytes (scheme `serio`).
+//! written. During set-up all interrupts of the controller are off and answers are polled for;
+//! afterwards the kernel takes the bytes (scheme `serio`).
 
 use core::fmt;
 
-/// Data to and from the controller and its devices.
+/// Port for data to and from the controller and its devices.
 pub const DATA: u16 = 0x60;
-/// Status when read, commands when written.
+/// Port for status when read, for commands when written.
 pub const STATUS: u16 = 0x64;
 
 /// Status: a byte waits in `DATA`.
@@ -19,7 +19,7 @@ pub const STATUS_OUTPUT_FULL: u8 = 1 << 0;
 pub const STATUS_INPUT_FULL: u8 = 1 << 1;
 /// Status: the byte in `DATA` comes from the mouse.
 pub const STATUS_MOUSE: u8 = 1 << 5;
-/// The value that a port without a controller reads as.
+/// The value that reads of a port without a controller return.
 pub const NOTHING: u8 = 0xFF;
 
 /// Controller commands.
@@ -29,18 +29,18 @@ const DISABLE_MOUSE: u8 = 0xA7;
 const TEST_CONTROLLER: u8 = 0xAA;
 const DISABLE_KEYBOARD: u8 = 0xAD;
 const ENABLE_KEYBOARD: u8 = 0xAE;
-/// Answer to `TEST_CONTROLLER`.
+/// The answer to `TEST_CONTROLLER` if the test passed.
 const CONTROLLER_GOOD: u8 = 0x55;
 
 /// Configuration: the keyboard interrupts.
 const KEYBOARD_INTERRUPT: u8 = 1 << 0;
 /// Configuration: the mouse interrupts.
 const MOUSE_INTERRUPT: u8 = 1 << 1;
-/// Configuration: the keyboard's clock stands.
+/// Configuration: the keyboard's clock is off.
 const KEYBOARD_OFF: u8 = 1 << 4;
-/// Configuration: the mouse's clock stands.
+/// Configuration: the mouse's clock is off.
 const MOUSE_OFF: u8 = 1 << 5;
-/// Configuration: scan codes of set 2 become those of set 1.
+/// Configuration: the controller translates scan codes of set 2 to those of set 1.
 const TRANSLATE: u8 = 1 << 6;
 
 /// Keyboard commands and answers.
@@ -50,24 +50,25 @@ const ACKNOWLEDGED: u8 = 0xFA;
 const SAY_AGAIN: u8 = 0xFE;
 const SELF_TEST_PASSED: u8 = 0xAA;
 
-/// Bytes of former times that are thrown away, at most.
+/// Most bytes from before the set-up to throw away.
 const STALE: usize = 64;
-/// How often a command is repeated to a keyboard that did not understand it.
+/// How often to send a command to a keyboard that asks for it again.
 const ATTEMPTS: usize = 3;
-/// Keys that were under way when a keyboard was sent a command, at most.
+/// Most scan codes that may arrive before the answer to a command.
 const UNDER_WAY: usize = 8;
-/// How often a controller may fail its self-test until that is believed, and the time between.
+/// How often a controller must fail its self-test before the failure counts, and the pause between
+/// two tests in milliseconds.
 const SELF_TESTS: usize = 5;
 const BETWEEN_SELF_TESTS_MS: u32 = 50;
 
-/// How long answers may take, in milliseconds: the controller's own (firmware that passes a USB
-/// keyboard off as this one needs more than the usual one), a keyboard's, a keyboard's after its
-/// self-test.
+/// Longest times for answers, in milliseconds: the controller's (firmware that emulates a PS/2
+/// keyboard with a USB one needs more than a controller usually does), a keyboard's, and a
+/// keyboard's after its self-test.
 const CONTROLLER_MS: u32 = 500;
 const KEYBOARD_MS: u32 = 200;
 const SELF_TEST_MS: u32 = 1000;
 
-/// The two ports, and time.
+/// The controller's two ports, and a way to wait.
 pub trait Ports {
     /// Reads `DATA` or `STATUS`.
     fn read(&mut self, port: u16) -> u8;
@@ -80,9 +81,9 @@ pub trait Ports {
 /// A fault of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Status reads as all ones.
+    /// Status reads as all ones, so there is no controller.
     NoController,
-    /// The controller does not take a byte, or gives no answer to a command.
+    /// The controller does not accept a byte, or does not answer a command.
     Silent {
         /// The command.
         command: u8,
@@ -106,23 +107,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A controller that is set up, and its keyboard.
+/// The result of the set-up: the state of the controller and of its keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The result of the controller's own test.
     pub self_test: SelfTest,
-    /// The keyboard's answer.
+    /// The keyboard's answer to its set-up.
     pub keyboard: Keyboard,
 }
 
-/// The controller's self-test.
+/// The result of the controller's self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// It works.
+    /// The test passed.
     Passed,
-    /// It says that it does not. Many a PC's firmware says so of a keyboard that works.
+    /// The test failed. The firmware of many PCs reports this although the keyboard works.
     Failed {
-        /// Its answer.
+        /// The controller's answer.
         answer: u8,
     },
 }
@@ -140,13 +141,13 @@ impl fmt::Display for SelfTest {
     }
 }
 
-/// The keyboard's answer at its set-up.
+/// The keyboard's answer to its set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyboard {
-    /// It is there.
+    /// The keyboard works.
     Works,
-    /// It gave no answer, or this one, to a command. One that is plugged in later works all the
-    /// same.
+    /// It gave no answer, or this one, to a command. A keyboard that is plugged in later works all
+    /// the same.
     Odd {
         /// The command.
         command: u8,
@@ -171,10 +172,10 @@ impl fmt::Display for Keyboard {
     }
 }
 
-/// Sets controller and keyboard up; from here on the keyboard interrupts.
+/// Sets up controller and keyboard. From then on the keyboard interrupts.
 ///
 /// # Errors
-/// What is wrong with the controller; there is no keyboard then.
+/// The fault of the controller, in which case no keyboard can be used.
 pub fn set_up(ports: &mut impl Ports) -> Result<State, Fault> {
     if ports.read(STATUS) == NOTHING {
         return Err(Fault::NoController);
@@ -183,14 +184,15 @@ pub fn set_up(ports: &mut impl Ports) -> Result<State, Fault> {
     command(ports, DISABLE_MOUSE)?;
     flush(ports);
 
-    // Not every controller shows in its configuration that both were just turned off, and a byte of
-    // the mouse, which is not read, would keep those of the keyboard from coming.
+    // Sets both off-bits, because not every controller shows in its configuration that its devices
+    // were just turned off. The mouse stays off: nothing reads its bytes, and one of them would
+    // block those of the keyboard.
     let off = KEYBOARD_OFF | MOUSE_OFF;
     let interrupts = KEYBOARD_INTERRUPT | MOUSE_INTERRUPT;
     let quiet = (ask(ports, READ_CONFIGURATION)? | off) & !interrupts;
     configure(ports, quiet)?;
     let self_test = test(ports)?;
-    // Some controllers forget their configuration in the test.
+    // Some controllers lose their configuration in the test.
     configure(ports, quiet)?;
 
     command(ports, ENABLE_KEYBOARD)?;
@@ -204,7 +206,7 @@ pub fn set_up(ports: &mut impl Ports) -> Result<State, Fault> {
     })
 }
 
-/// Lets the controller test itself; some need several attempts.
+/// Has the controller test itself. Some controllers need several attempts.
 fn test(ports: &mut impl Ports) -> Result<SelfTest, Fault> {
     let mut answer = 0;
     for _ in 0..SELF_TESTS {
@@ -217,7 +219,7 @@ fn test(ports: &mut impl Ports) -> Result<SelfTest, Fault> {
     Ok(SelfTest::Failed { answer })
 }
 
-/// Resets the keyboard and lets it send.
+/// Resets the keyboard and enables its scan codes.
 fn wake_keyboard(ports: &mut impl Ports) -> Keyboard {
     let odd = |command, answer| Keyboard::Odd { command, answer };
     match tell(ports, RESET) {
@@ -233,7 +235,7 @@ fn wake_keyboard(ports: &mut impl Ports) -> Keyboard {
     }
 }
 
-/// Sends the keyboard a command; its answer.
+/// Sends the keyboard a command and returns its answer.
 fn tell(ports: &mut impl Ports, command: u8) -> Option<u8> {
     let mut said = None;
     for _ in 0..ATTEMPTS {
@@ -241,7 +243,7 @@ fn tell(ports: &mut impl Ports, command: u8) -> Option<u8> {
             return None;
         }
         ports.write(DATA, command);
-        // A key that is held just now comes before the answer.
+        // Codes of a key that is pressed just now come before the answer.
         for _ in 0..=UNDER_WAY {
             said = answer(ports, KEYBOARD_MS);
             if matches!(said, None | Some(ACKNOWLEDGED | SAY_AGAIN)) {
@@ -255,7 +257,7 @@ fn tell(ports: &mut impl Ports, command: u8) -> Option<u8> {
     said
 }
 
-/// Throws away what was sent before anybody asked.
+/// Throws away bytes from before the set-up.
 fn flush(ports: &mut impl Ports) {
     for _ in 0..STALE {
         if ports.read(STATUS) & STATUS_OUTPUT_FULL == 0 {
@@ -265,7 +267,7 @@ fn flush(ports: &mut impl Ports) {
     }
 }
 
-/// Waits until the controller takes a byte.
+/// Waits until the controller accepts a byte. Returns whether it does.
 fn takes(ports: &mut impl Ports) -> bool {
     for _ in 0..CONTROLLER_MS {
         if ports.read(STATUS) & STATUS_INPUT_FULL == 0 {
@@ -276,7 +278,7 @@ fn takes(ports: &mut impl Ports) -> bool {
     false
 }
 
-/// Waits for a byte that is not the mouse's.
+/// Waits for a byte that is not from the mouse.
 fn answer(ports: &mut impl Ports, limit_ms: u32) -> Option<u8> {
     for _ in 0..limit_ms {
         let status = ports.read(STATUS);

@@ -1,15 +1,16 @@
-//! From scan codes of set 1 to the bytes a terminal sends for the same keys (US layout).
+//! Translates scan codes of set 1 to the bytes that a terminal sends for the same keys (US
+//! layout).
 //!
-//! A code with its highest bit set is a key released. `0xE0` comes before the codes of keys that
-//! older keyboards did not have, `0xE1` before those of the pause key.
+//! A code whose highest bit is set means that a key was released. `0xE0` precedes the codes of
+//! keys that older keyboards did not have, `0xE1` those of the pause key.
 
-/// Most bytes that one key makes.
+/// Most bytes that one key can produce.
 pub const MAX_BYTES: usize = 4;
 
 const RELEASED: u8 = 0x80;
 const EXTENDED: u8 = 0xE0;
 const PAUSE: u8 = 0xE1;
-/// Codes that follow `PAUSE`.
+/// Number of codes that follow `PAUSE`.
 const PAUSE_CODES: u8 = 2;
 
 const CONTROL: u8 = 0x1D;
@@ -20,22 +21,23 @@ const CAPS_LOCK: u8 = 0x3A;
 const NUM_LOCK: u8 = 0x45;
 const ESCAPE: u8 = 0x1B;
 
-/// The characters of codes 0x00 to 0x39 without and with shift; 0: none.
+/// The characters of the codes 0x00 to 0x39 without shift and with it; 0 stands for none.
 const PLAIN: &[u8; 0x3A] =
     b"\0\x1b1234567890-=\x7f\tqwertyuiop[]\r\0asdfghjkl;'`\0\\zxcvbnm,./\0*\0 ";
 const SHIFTED: &[u8; 0x3A] =
     b"\0\x1b!@#$%^&*()_+\x7f\tQWERTYUIOP{}\r\0ASDFGHJKL:\"~\0|ZXCVBNM<>?\0*\0 ";
-/// The number pad, codes 0x47 to 0x53: digits with num lock, else arrows and the like.
+/// The keys of the number pad, codes 0x47 to 0x53: digits with num lock, otherwise arrows and the
+/// like.
 const PAD: &[u8; 13] = b"789-456+1230.";
 const PAD_FIRST: u8 = 0x47;
-/// The key between left shift and Z that many keyboards have.
+/// The key between left shift and Z, which many keyboards have.
 const EXTRA: u8 = 0x56;
 
-/// The keyboard's state.
+/// The state of the keyboard: modifiers, locks, and a prefix that was read.
 #[derive(Debug, Default)]
 pub struct Keys {
     extended: bool,
-    /// Codes of the pause key to come.
+    /// Codes of the pause key that are still to come.
     pause_left: u8,
     shift: [bool; 2],
     control: [bool; 2],
@@ -44,7 +46,7 @@ pub struct Keys {
     num_lock: bool,
 }
 
-/// The bytes of a key.
+/// The bytes that a key produces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
     bytes: [u8; MAX_BYTES],
@@ -72,7 +74,7 @@ impl Bytes {
 }
 
 impl Keys {
-    /// Takes a code; the bytes of the key that was pressed, often none.
+    /// Takes a scan code. Returns the bytes of the key that was pressed, often none.
     pub fn push(&mut self, code: u8) -> Bytes {
         if self.pause_left > 0 {
             self.pause_left -= 1;
@@ -125,7 +127,8 @@ impl Keys {
         self.with_modifiers(byte)
     }
 
-    /// Control makes control characters of letters and some signs; alt puts an escape in front.
+    /// Applies control and alt: control turns letters and some signs into control characters, alt
+    /// puts an escape in front.
     fn with_modifiers(&self, byte: u8) -> Bytes {
         let control = self.control[0] || self.control[1];
         let byte = match byte {
@@ -151,7 +154,7 @@ impl Keys {
         }
     }
 
-    /// Keys with a sequence of their own.
+    /// The bytes of keys that have an escape sequence.
     fn extended_key(&self, key: u8) -> Bytes {
         let control = self.control[0] || self.control[1];
         match key {
@@ -159,7 +162,7 @@ impl Keys {
             0x35 => self.with_modifiers(b'/'),
             0x47 => Bytes::of(b"\x1b[H"),
             0x48 => Bytes::of(b"\x1b[A"),
-            // By words.
+            // Word by word.
             0x4B if control => Bytes::of(b"\x1bb"),
             0x4D if control => Bytes::of(b"\x1bf"),
             0x4B => Bytes::of(b"\x1b[D"),
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn letters_and_signs() {
-        // h e l l o, released in between or not; enter.
+        // h e l l o, with keys released in between or not; then enter.
         assert_eq!(
             typed(&[0x23, 0xA3, 0x12, 0x26, 0x92, 0xA6, 0x26, 0x18, 0x98, 0x1C]),
             b"hello\r"
@@ -241,7 +244,7 @@ mod tests {
         );
         assert_eq!(typed(&[0x1D, 0xE0, 0x4B, 0xE0, 0x4D]), b"\x1bb\x1bf");
         assert_eq!(typed(&[0xE0, 0x1C, 0xE0, 0x35]), b"\r/");
-        // Shifts that keyboards invent around extended keys are none.
+        // Keyboards send shift codes of their own around extended keys; they are ignored.
         assert_eq!(
             typed(&[0xE0, 0x2A, 0xE0, 0x48, 0xE0, 0xAA, 0x1E]),
             b"\x1b[Aa"

@@ -1,5 +1,5 @@
-//! The parts of the keyboard's driver that need no system: [`controller`] sets the PS/2 controller
-//! up, [`keys`] turns its bytes into what a terminal sends.
+//! The parts of the keyboard driver that need no operating system: [`controller`] sets up the PS/2
+//! controller, [`keys`] turns scan codes into the bytes that a terminal sends.
 #![cfg_attr(not(test), no_std)]
 
 pub mod controller;

@@ -1,8 +1,8 @@
 //! ps2d: the driver of the PS/2 keyboard.
 //!
-//! Sets the controller up through its ports, takes the bytes from the kernel's scheme `serio` as
-//! the driver of that name on Redox does, and types on the console (`consoled`, handle `keyboard`).
-//! Without a controller it says so and ends; without a keyboard it waits for one.
+//! Sets up the controller through its ports, reads the scan codes from the kernel's scheme `serio`
+//! as Redox's driver of the same name does, and types on the console (`consoled`, handle
+//! `keyboard`). Without a controller it logs that and exits; without a keyboard it waits for one.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -79,7 +79,7 @@ mod program {
         })
     }
 
-    /// Types on the console what the keyboard sends, for ever.
+    /// Reads scan codes and types them on the console, for ever.
     fn serve(input: &Fd, console: &Fd) -> Result<()> {
         let mut keys = Keys::default();
         let mut codes = [0; 64];

@@ -1,7 +1,7 @@
-//! The driver: a connection to every node's server, and the disk that each of them offers.
+//! The driver: a connection to the server of every node, and the disk that each of them offers.
 //!
-//! Nothing here waits for a peer: connects run in the background, and what a peer says is taken as
-//! it comes. A node without a server is asked again from time to time.
+//! Nothing here waits for a peer: connects run in the background, and bytes of a peer are taken
+//! when they arrive. A node without a server is tried again at intervals.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -23,7 +23,8 @@ use syscall::flag::EventFlags;
 
 use crate::program::longest_sleep;
 
-/// Pause before a node that refused is asked again, the first time; then twice as long each time.
+/// Pause before the next attempt after the first failure of a node; each further failure doubles
+/// it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -37,9 +38,9 @@ enum Source {
 
 /// The memory of a disk.
 enum Blocks {
-    /// Pages of another node, by their addresses.
+    /// Pages of another node, by their physical addresses.
     Remote(RemoteMemory<Rc<Endpoint>>),
-    /// Pages of this node, which have no addresses that a driver may use.
+    /// Pages of this node, which a driver may use only by mapping their window.
     Local(Mapping, Rc<Endpoint>),
 }
 
@@ -75,7 +76,7 @@ impl Store for Blocks {
         if let Blocks::Remote(memory) = self {
             memory.flush().map_err(system)?;
         }
-        // Whether the node was there until now: else it is not known where the writes went.
+        // Checks that the node is still there; if it is not, the writes may have been lost.
         let lost = self.endpoint().readiness(Readiness::empty());
         if lost.is_ok_and(|lost| lost.is_empty()) {
             Ok(())
@@ -85,22 +86,22 @@ impl Store for Blocks {
     }
 }
 
-/// How far a node's disk has come.
+/// How far the connection to a node's disk has got.
 enum State {
-    /// To be asked at this time.
+    /// No connection; the next attempt is at this time.
     Waiting(Instant),
     Connecting(Endpoint),
-    /// Connected; the bytes of the greeting so far.
+    /// Connected, with the bytes of the greeting that have arrived.
     Greeting(Endpoint, Vec<u8>),
-    /// Its disk is there.
+    /// The scheme has the disk.
     Attached(Rc<Endpoint>),
 }
 
-/// The result of one step.
+/// The result of one step of [`Driver::advance`].
 enum Step {
-    /// More can be done at once.
+    /// The next step can follow at once.
     Again(State),
-    /// Something has to happen first.
+    /// The next step has to wait for an event or for its time.
     Wait(State),
 }
 
@@ -109,7 +110,7 @@ struct Peer {
     pause: Duration,
 }
 
-/// All nodes and their disks.
+/// All nodes, and their disks.
 struct Driver {
     own: Node,
     peers: BTreeMap<Node, Peer>,
@@ -135,7 +136,7 @@ impl Client for Driver {
 }
 
 /// Serves the disks of all nodes until the scheme's socket closes. When the SCIF driver ends, its
-/// successor tells of all nodes anew.
+/// successor reports all nodes anew.
 pub fn run() -> Result<()> {
     let nodes = Registration::new()?;
     let mut driver = Driver {
@@ -185,7 +186,7 @@ pub fn run() -> Result<()> {
     }
 }
 
-/// Passes on every error but the one that the SCIF driver is not there.
+/// Passes on every error but `ENODEV`, which means that the SCIF driver does not run.
 fn without_driver(error: Error) -> Result<()> {
     match error.errno() {
         ENODEV => Ok(()),
@@ -194,14 +195,14 @@ fn without_driver(error: Error) -> Result<()> {
 }
 
 impl Driver {
-    /// Hears of nodes that come and go.
+    /// Adds the notices of nodes that come and go to the event queue.
     fn watch(&mut self, nodes: Registration) -> Result<Registration> {
         let read = EventFlags::EVENT_READ;
         self.queue.subscribe(nodes.fd(), read, Source::Nodes)?;
         Ok(nodes)
     }
 
-    /// How long until a node is to be asked again.
+    /// The time until the next attempt for a node.
     fn next_attempt(&self) -> Option<Duration> {
         let now = Instant::now();
         let waits = self.peers.values().filter_map(|peer| match peer.state {
@@ -221,7 +222,7 @@ impl Driver {
         }
     }
 
-    /// Goes on as far as it goes without waiting.
+    /// Takes as many steps for a node as are possible without waiting.
     fn advance(&mut self, node: Node, mut peer: Peer) -> Peer {
         loop {
             let result = match peer.state {
@@ -258,7 +259,7 @@ impl Driver {
         }
     }
 
-    /// Begins to connect, from a port that shows that root does.
+    /// Begins to connect, from a port that shows the peer that this is root's connection.
     fn connect(&mut self, node: Node) -> Result<Step> {
         let endpoint = Endpoint::open()?;
         endpoint.bind_as_root()?;
@@ -269,7 +270,7 @@ impl Driver {
         Ok(Step::Again(State::Connecting(endpoint)))
     }
 
-    /// Takes what has come of the greeting; the disk is there once it is complete.
+    /// Receives the greeting, as far as it has come. Once it is complete, adds the disk.
     fn greeted(&mut self, node: Node, endpoint: Endpoint, mut bytes: Vec<u8>) -> Result<Step> {
         let mut buffer = [0; Hello::BYTES];
         let room = buffer.len() - bytes.len();
@@ -302,7 +303,7 @@ impl Driver {
     }
 }
 
-/// Asks for the outcome of a connect, or begins it.
+/// Begins the connect, or asks for its outcome.
 fn connected(node: Node, endpoint: Endpoint) -> Result<Step> {
     match endpoint.connect(PortId::new(node, PORT)) {
         Ok(_) => Ok(Step::Again(State::Greeting(endpoint, Vec::new()))),
@@ -311,8 +312,8 @@ fn connected(node: Node, endpoint: Endpoint) -> Result<Step> {
     }
 }
 
-/// A server says nothing after its greeting. What there is to read is that it has gone, or
-/// nonsense.
+/// Checks that the server is still there. It sends nothing after its greeting: if there is
+/// something to read, it has gone or has sent nonsense.
 fn still_there(endpoint: Rc<Endpoint>) -> Result<Step> {
     match endpoint.recv(&mut [0], RecvFlags::empty())? {
         0 => Ok(Step::Wait(State::Attached(endpoint))),

@@ -2,10 +2,10 @@
 
 use syscall::error::{EINVAL, ENOSPC, Error, Result};
 
-/// Bytes of a block, the unit of all transfers.
+/// Bytes in a block, the unit of all transfers.
 pub const BLOCK: usize = 512;
 
-/// The memory that a disk is.
+/// The memory of a disk.
 pub trait Store {
     /// Fills `to` with the bytes from `offset` on.
     ///
@@ -13,16 +13,16 @@ pub trait Store {
     /// Those of the memory.
     fn read(&self, offset: usize, to: &mut [u8]) -> Result<()>;
 
-    /// Stores `from` from `offset` on.
+    /// Stores `from` at `offset`.
     ///
     /// # Errors
     /// Those of the memory.
     fn write(&self, offset: usize, from: &[u8]) -> Result<()>;
 
-    /// Returns when all that was written has arrived.
+    /// Returns once everything that was written has arrived.
     ///
     /// # Errors
-    /// `EIO` when the node has gone, or some of it may be lost.
+    /// `EIO`: the node has gone, or written data may be lost.
     fn flush(&self) -> Result<()>;
 }
 
@@ -33,12 +33,12 @@ pub struct Disk<S> {
 }
 
 impl<S: Store> Disk<S> {
-    /// The first `bytes` bytes of `store`, which are whole blocks.
+    /// A disk of the first `bytes` bytes of `store`, which are whole blocks.
     pub fn new(store: S, bytes: u64) -> Self {
         Self { store, bytes }
     }
 
-    /// Bytes of the disk.
+    /// Size of the disk in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -46,32 +46,32 @@ impl<S: Store> Disk<S> {
     /// The part of a transfer that lies on the disk: its start and its length.
     ///
     /// # Errors
-    /// `EINVAL` unless it is whole blocks.
+    /// `EINVAL`: offset or length is not a whole number of blocks.
     fn part(&self, offset: u64, length: usize) -> Result<(usize, usize)> {
         if !offset.is_multiple_of(BLOCK as u64) || !length.is_multiple_of(BLOCK) {
             return Err(Error::new(EINVAL));
         }
         let left = self.bytes.saturating_sub(offset);
-        // A disk is far smaller than the address space, and so are the results.
+        // A disk is far smaller than the address space, so both results fit.
         let count = left.min(length as u64) as usize;
         Ok((offset.min(self.bytes) as usize, count))
     }
 
-    /// Reads whole blocks; fewer at the end of the disk, none beyond it.
+    /// Reads whole blocks: fewer at the end of the disk, none beyond it.
     ///
     /// # Errors
-    /// `EINVAL` unless offset and length are whole blocks; those of the memory.
+    /// `EINVAL`: offset or length is not a whole number of blocks. Those of the memory.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
         let (start, count) = self.part(offset, to.len())?;
         self.store.read(start, &mut to[..count])?;
         Ok(count)
     }
 
-    /// Writes whole blocks; fewer at the end of the disk.
+    /// Writes whole blocks: fewer at the end of the disk.
     ///
     /// # Errors
-    /// `EINVAL` unless offset and length are whole blocks; `ENOSPC` at the end; those of the
-    /// memory.
+    /// `EINVAL`: offset or length is not a whole number of blocks. `ENOSPC`: the offset is at the
+    /// end of the disk or beyond. Those of the memory.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<usize> {
         let (start, count) = self.part(offset, from.len())?;
         if count == 0 && !from.is_empty() {
@@ -81,10 +81,10 @@ impl<S: Store> Disk<S> {
         Ok(count)
     }
 
-    /// Returns when all that was written has arrived.
+    /// Returns once everything that was written has arrived.
     ///
     /// # Errors
-    /// `EIO` when the node has gone, or some of it may be lost.
+    /// `EIO`: the node has gone, or written data may be lost.
     pub fn flush(&self) -> Result<()> {
         self.store.flush()
     }

@@ -1,32 +1,32 @@
-//! The only message of a disk's server, sent first: how large the disk is and where its pages
-//! are in the connection's registered address space.
+//! The greeting, the first and only message of a disk's server: the size of the disk, and the
+//! offset of its pages in the connection's registered address space.
 
 use crate::disk::BLOCK;
 
 /// First bytes of the greeting.
 const MAGIC: [u8; 8] = *b"SCIFBLK1";
 
-/// Largest disk, in bytes: bounds what a driver allocates on a server's word.
+/// Largest disk, in bytes. It bounds what a driver allocates because of a server's greeting.
 pub const MAX_BYTES: u64 = 1 << 30;
 
-/// Bytes of a page.
+/// Bytes in a page.
 const PAGE: u64 = hal::mem::PAGE as u64;
 
 /// The greeting.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Blocks of the disk.
+    /// Number of blocks of the disk.
     pub blocks: u64,
-    /// Offset of its first page.
+    /// Offset of its first page in the registered address space.
     pub offset: i64,
 }
 
 impl Hello {
-    /// Bytes of a greeting: magic, bytes of a block (32 bits), zero (32 bits), blocks, offset, all
-    /// little endian.
+    /// Bytes of a greeting: magic, bytes in a block (32 bits), zero (32 bits), number of blocks,
+    /// offset; all little endian.
     pub const BYTES: usize = 32;
 
-    /// The greeting as it is sent.
+    /// Encodes the greeting as it is sent.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -36,7 +36,7 @@ impl Hello {
         bytes
     }
 
-    /// The greeting that was received, if it makes sense; else what is wrong with it.
+    /// Decodes a greeting that was received, or says what is wrong with it.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Result<Self, &'static str> {
         let word = |at: usize| {
             let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -61,12 +61,12 @@ impl Hello {
         Ok(hello)
     }
 
-    /// Bytes of the disk.
+    /// Size of the disk in bytes.
     pub fn bytes(self) -> u64 {
         self.blocks * BLOCK as u64
     }
 
-    /// Bytes of its pages.
+    /// Size of its pages in bytes.
     pub fn page_bytes(self) -> u64 {
         self.bytes().next_multiple_of(PAGE)
     }

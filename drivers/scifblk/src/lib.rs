@@ -1,9 +1,10 @@
-//! The parts of `scifblk` that need no machine: the greeting, block access, the `disk.scif` scheme.
+//! The parts of `scifblk` that need no machine: the greeting, block access, the scheme
+//! `disk.scif`.
 //!
 //! A node that has memory to spare offers it as a disk (`scifblk serve`): pinned pages, registered
-//! with every connection that comes to [`PORT`]. The other nodes' driver (`scifblk attach`)
-//! connects, learns where the pages are, refers to them (`scif_get_pages`) and maps them; from
-//! then on each read and write of a block is a plain copy from or to the memory of that node, with
+//! with every connection to [`PORT`]. The driver on another node (`scifblk attach`) connects,
+//! receives the offset of the pages, gets their addresses (`scif_get_pages`) and maps them. From
+//! then on each read or write of a block is a plain copy from or to the memory of that node, with
 //! no daemon in between. Disks come and go with their nodes and servers.
 #![cfg_attr(not(test), no_std)]
 
@@ -22,7 +23,7 @@ pub const SCHEME: &str = "disk.scif";
 /// Number of a node, which is also the name of its disk.
 pub type Node = u16;
 
-/// Bytes from a number with an optional suffix `K` or `M`.
+/// The number of bytes in a text: a number with an optional suffix `K` or `M`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 1 << 10),

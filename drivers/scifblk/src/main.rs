@@ -1,4 +1,5 @@
-//! scifblk: offers memory as a disk to the other nodes, or makes files of the disks they offer.
+//! scifblk: offers memory of this node as a disk to other nodes, or serves the disks that nodes
+//! offer as files.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -22,8 +23,9 @@ mod program {
 
     runtime::main!(main);
 
-    /// The longest sleep in an event queue, if there is one: Redox's kernel does not report there
-    /// that a daemon has died, so it is looked whether the SCIF driver lives.
+    /// The longest sleep in an event queue, if there is a limit. Redox's kernel does not report to
+    /// event queues that a daemon has died, so there the program checks regularly whether the SCIF
+    /// driver runs.
     pub fn longest_sleep() -> Option<Duration> {
         const LOOK: Duration = Duration::from_secs(1);
         (!hal::kernel::ends_abandoned_requests()).then_some(LOOK)

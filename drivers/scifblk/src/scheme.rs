@@ -1,12 +1,12 @@
-//! The `disk.scif` scheme: a file for each disk, named by the number of the node it is on.
+//! The scheme `disk.scif`: a file for each disk, named by the number of the node that offers it.
 //!
 //! ```text
 //! /scheme/disk.scif/      directory of the disks that are there
 //! /scheme/disk.scif/1     the disk of node 1: read, write, seek, size, fsync; blocks of 512 bytes
 //! ```
 //!
-//! A descriptor belongs to the disk that was there when it was opened. When that goes it is
-//! `ENODEV` for good, also if the node offers a disk again.
+//! A descriptor belongs to the disk that its node offered when it was opened. Once that disk has
+//! gone, the descriptor gives `ENODEV` for good, even if the node offers a disk again.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,14 +23,14 @@ use syscall::flag::{EventFlags, MODE_DIR, MODE_FILE, O_DIRECTORY, O_RDONLY, O_ST
 use crate::disk::{BLOCK, Disk, Store};
 use crate::{Node, SCHEME};
 
-/// Open files at most.
+/// Most open handles.
 const MAX_HANDLES: usize = 4096;
 
 enum Handle {
     Root,
     Disk {
         node: Node,
-        /// Which of the disks that node has offered.
+        /// Which of the disks that the node has offered, by [`Slot::life`].
         life: u64,
         flags: usize,
     },
@@ -41,7 +41,7 @@ struct Slot<S> {
     disk: Disk<S>,
 }
 
-/// The scheme's state.
+/// The scheme: the disks, and the open handles.
 pub struct DiskScheme<S> {
     disks: BTreeMap<Node, Slot<S>>,
     lives: u64,
@@ -64,19 +64,19 @@ impl<S: Store> DiskScheme<S> {
         }
     }
 
-    /// A node's disk has come.
+    /// Adds the disk of a node.
     pub fn add(&mut self, node: Node, disk: Disk<S>) {
         self.lives += 1;
         let life = self.lives;
         self.disks.insert(node, Slot { life, disk });
     }
 
-    /// A node's disk has gone. Returns whether there was one.
+    /// Removes the disk of a node. Returns whether there was one.
     pub fn remove(&mut self, node: Node) -> bool {
         self.disks.remove(&node).is_some()
     }
 
-    /// The disk behind a handle that was opened with one of the flags `access`.
+    /// The disk behind a handle that was opened with at least one of the flags `access`.
     fn disk(&self, id: usize, access: usize) -> Result<&Disk<S>> {
         match *self.handles.get(id)? {
             Handle::Root => Err(Error::new(EISDIR)),
@@ -89,7 +89,7 @@ impl<S: Store> DiskScheme<S> {
     }
 }
 
-/// Any way to have a file open.
+/// The flags of all ways to open a file.
 const ANY: usize = O_RDONLY | O_WRONLY | O_STAT;
 
 impl<S: Store> SchemeDaemon for DiskScheme<S> {}
@@ -122,7 +122,7 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
         }
         let named = |node: &&Node| node.to_string() == name;
         let node = *self.disks.keys().find(named).ok_or(Error::new(ENOENT))?;
-        // A user that may write to a disk owns what is on it.
+        // A user who may write to a disk could read and change all files on it.
         if ctx.uid != 0 {
             return Err(Error::new(EACCES));
         }

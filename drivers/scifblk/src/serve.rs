@@ -1,4 +1,4 @@
-//! The server: pinned pages, registered with every connection that comes.
+//! The server: pinned pages, registered with every connection.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -23,14 +23,14 @@ enum Source {
     Connection(u64),
 }
 
-/// Connections at most: a driver of each node has one, and a new driver another one.
+/// Most connections. The driver of each node has one, and a restarted driver another one.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Pause between two attempts while the SCIF driver is not there, or has no room.
+/// Pause between two attempts while the SCIF driver does not run, or has no room for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Offers `bytes` bytes, whole pages, for ever. When the SCIF driver ends, its successor gets the
-/// same pages.
+/// Offers `bytes` bytes, which are whole pages, for ever. When the SCIF driver ends, its successor
+/// gets the same pages.
 pub fn run(bytes: u64) -> Result<()> {
     let memory = Memory::ordinary(bytes as usize)?;
     let mut server = Server::new(&memory)?;
@@ -48,7 +48,7 @@ pub fn run(bytes: u64) -> Result<()> {
     }
 }
 
-/// Passes on every error but the one that the SCIF driver is not there.
+/// Passes on every error but `ENODEV`, which means that the SCIF driver does not run.
 fn without_driver(error: Error) -> Result<()> {
     match error.errno() {
         ENODEV => Ok(()),
@@ -56,7 +56,7 @@ fn without_driver(error: Error) -> Result<()> {
     }
 }
 
-/// The state that lives as long as the SCIF driver.
+/// The state that ends with the SCIF driver.
 struct Server {
     pages: PinnedPages,
     listener: Listener,
@@ -79,7 +79,7 @@ impl Server {
         })
     }
 
-    /// Serves until there is an error.
+    /// Serves until an error occurs.
     fn serve(&mut self) -> Result<()> {
         let mut last = 0;
         let mut ready = Vec::new();
@@ -91,13 +91,14 @@ impl Server {
                     Ok(None) => break,
                     Err(error) if error.is_shortage() => {
                         log::debug!("a connection is not accepted: {error}");
-                        // Others may wait behind it, of which no event will tell.
+                        // More connections may wait behind this one, and no event will report
+                        // them.
                         sleep = Some(PAUSE);
                         break;
                     }
                     Err(error) => return Err(error),
                 };
-                // Whoever has the pages has all that is on the disk.
+                // A client that has the pages can read and write the whole disk.
                 if !peer.is_of_root() || self.connections.len() >= MAX_CONNECTIONS {
                     log::debug!("{peer} gets no disk: it is not root's, or one too many");
                     continue;
@@ -112,15 +113,15 @@ impl Server {
                     .subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;
                 self.connections.insert(last, endpoint);
             }
-            // A client says nothing. What there is to read is that it has gone, or nonsense; either
-            // way the connection is over, and with it the window.
+            // A client sends nothing. If there is something to read, the client has gone or has
+            // sent nonsense; either way the connection ends, and its window with it.
             self.connections.retain(|_, endpoint| is_silent(endpoint));
             self.queue.wait(sleep, &mut ready)?;
         }
     }
 }
 
-/// Registers the pages and tells the client where they are.
+/// Registers the pages with a connection and sends the client their offset.
 fn greet(endpoint: &Endpoint, pages: &PinnedPages) -> Result<()> {
     let hello = Hello {
         blocks: (pages.len() / BLOCK) as u64,

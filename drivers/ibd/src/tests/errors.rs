@@ -1,4 +1,4 @@
-//! A table of what each command refuses: here of the device, of memory and of completion.
+//! Tables of the refusals of commands: those about the device, memory and completion.
 
 use syscall::error::{EBADF, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP};
 use verbs_abi::command::Command::{self, *};
@@ -19,7 +19,7 @@ pub fn case<T: IntoBytes + Immutable>(
     (name, command, request.as_bytes().to_vec(), errno)
 }
 
-/// Runs each case on a fixture of its own; what is refused leaves everything as it was.
+/// Runs each case on a fixture of its own. A refused command must leave everything as it was.
 pub fn check(cases: impl IntoIterator<Item = Case>) {
     for (name, command, request, errno) in cases {
         let mut fixture = Fixture::new();
@@ -265,7 +265,7 @@ fn what_is_in_use_stays() {
             },
         ),
     ]);
-    // Each user of a domain in turn.
+    // Each kind of user of a domain in turn.
     let mut fixture = Fixture::new();
     let mut end = |command: Command, request: &[u8]| {
         let pd = abi::DeallocPd { pd_handle: PD };
@@ -380,7 +380,7 @@ fn completion_queues() {
     }
 }
 
-/// A user who has all that a limit allows can have less, and what is refused counts nothing.
+/// A user at a limit can shrink objects, and refused commands charge nothing.
 #[test]
 fn queues_shrink_at_the_limit() {
     let mut fixture = Fixture::new();

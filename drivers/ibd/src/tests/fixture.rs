@@ -32,11 +32,11 @@ pub const QP_NAME: u64 = 0xc1;
 pub struct Fixture {
     pub device: Device,
     pub context: ContextId,
-    /// The time.
+    /// The time in nanoseconds.
     pub now: u64,
 }
 
-/// A plain command: header, request, provider's data.
+/// A plain command: header, request, data of the provider.
 pub fn plain(command: Command, request: &[u8], room: usize) -> Vec<u8> {
     assert!(request.len().is_multiple_of(4) && room.is_multiple_of(4));
     let header = abi::Header {
@@ -47,7 +47,7 @@ pub fn plain(command: Command, request: &[u8], room: usize) -> Vec<u8> {
     [header.as_bytes(), request].concat()
 }
 
-/// An extended command with an address for the answer if it has room.
+/// An extended command, with an address for the answer if there is room for one.
 pub fn extended(command: Command, request: &[u8], room: usize) -> Vec<u8> {
     assert!(request.len().is_multiple_of(8) && room.is_multiple_of(8));
     let header = abi::Header {
@@ -138,7 +138,7 @@ pub fn open_xrcd() -> abi::OpenXrcd {
     }
 }
 
-/// The first change of a queue pair.
+/// Changes a queue pair to INIT.
 pub fn to_init() -> abi::ModifyQp {
     abi::ModifyQp {
         qp_handle: QP,
@@ -149,7 +149,7 @@ pub fn to_init() -> abi::ModifyQp {
     }
 }
 
-/// The second one.
+/// Changes a queue pair to RTR.
 pub fn to_rtr() -> abi::ModifyQp {
     abi::ModifyQp {
         dest: abi::Destination {
@@ -168,7 +168,7 @@ pub fn to_rtr() -> abi::ModifyQp {
     }
 }
 
-/// The third one.
+/// Changes a queue pair to RTS.
 pub fn to_rts() -> abi::ModifyQp {
     abi::ModifyQp {
         qp_handle: QP,
@@ -182,7 +182,7 @@ pub fn to_rts() -> abi::ModifyQp {
     }
 }
 
-/// The way to the error state.
+/// Changes a queue pair to the error state.
 pub fn to_error() -> abi::ModifyQp {
     abi::ModifyQp {
         qp_handle: QP,
@@ -192,7 +192,7 @@ pub fn to_error() -> abi::ModifyQp {
     }
 }
 
-/// A receive for a queue, with one element.
+/// A receive for a queue, with one scatter/gather element.
 pub fn receive(handle: u32, wr_id: u64) -> Vec<u8> {
     let request = abi::PostRecv {
         handle,
@@ -210,7 +210,7 @@ pub fn receive(handle: u32, wr_id: u64) -> Vec<u8> {
     [request.as_bytes(), receive.as_bytes(), element.as_bytes()].concat()
 }
 
-/// A send with one element.
+/// A send with one scatter/gather element.
 pub fn send(handle: u32, wr_id: u64) -> Vec<u8> {
     let request = abi::PostSend {
         qp_handle: handle,
@@ -230,8 +230,9 @@ pub fn send(handle: u32, wr_id: u64) -> Vec<u8> {
     [request.as_bytes(), send.as_bytes(), element.as_bytes()].concat()
 }
 
-/// A request of each command that the fixture's program can give with success, and room for its
-/// answer. Commands that there are no objects for yet are refused with the number.
+/// A request of each command, as the fixture's program can give it with success, and the room for
+/// its answer. A command for which the fixture has no suitable object comes with the error number
+/// of its refusal.
 pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
     use Command::*;
     use syscall::error::{EINVAL, EOPNOTSUPP};
@@ -353,7 +354,7 @@ pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
             },
             4,
         ),
-        // Without requests they do nothing, in any state.
+        // Posting no requests does nothing, in any state.
         (PostSend, _) => of(
             abi::PostSend {
                 qp_handle: QP,
@@ -410,7 +411,7 @@ pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
     };
     match command {
         OpenQp => errno = EOPNOTSUPP,
-        // The queue pair is none for datagrams.
+        // The queue pair is not for datagrams.
         AttachMcast | DetachMcast => errno = EINVAL,
         GetContext => errno = EINVAL,
         _ => {}
@@ -425,7 +426,7 @@ pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
 }
 
 impl Fixture {
-    /// A device with a context that has begun and has no objects.
+    /// A device with a context that has executed GET_CONTEXT and has no objects.
     pub fn empty() -> Fixture {
         let mut device = Device::new(0);
         let owner = Owner { pid: 7, uid: UID };
@@ -441,7 +442,7 @@ impl Fixture {
         fixture
     }
 
-    /// The same with one object of each type, by the handles above.
+    /// A device whose context has one object of each type, by the handles above.
     pub fn new() -> Fixture {
         let mut fixture = Fixture::empty();
         let mut make = |command, request: &[u8], room, handle| {
@@ -468,13 +469,13 @@ impl Fixture {
         fixture
     }
 
-    /// Executes a command; its answer, or the error's number.
+    /// Executes a command. Returns its answer, or the error number.
     pub fn run(&mut self, command: &[u8]) -> Result<Vec<u8>, i32> {
         let (answer, result) = self.device.execute(self.context, command, true, self.now);
         result.map(|()| answer).map_err(|error| error.errno)
     }
 
-    /// The same of a plain command with a structure, with much room.
+    /// Executes a plain command with a structure, with more room than any answer needs.
     pub fn give<T: IntoBytes + Immutable>(
         &mut self,
         command: Command,
@@ -483,7 +484,7 @@ impl Fixture {
         self.run(&plain(command, request.as_bytes(), 1024))
     }
 
-    /// The same, with the answer as a structure.
+    /// Executes a plain command and returns the answer as a structure.
     pub fn ask<T: IntoBytes + Immutable, A: FromBytes>(
         &mut self,
         command: Command,
@@ -508,7 +509,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// The objects there are.
+    /// The objects of the context.
     pub fn objects(&self) -> Vec<u64> {
         let names = [
             "pds",

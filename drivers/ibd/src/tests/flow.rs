@@ -1,4 +1,4 @@
-//! Programs that use commands as they are meant.
+//! Programs that use commands as intended.
 
 use syscall::error::{EINVAL, EIO, EWOULDBLOCK, Error};
 use verbs_abi::command::Command::*;
@@ -58,7 +58,7 @@ fn device_and_port_are_described() {
     let answer = fixture.run(&extended(QueryDevice, &[0; 8], 304)).unwrap();
     assert_eq!(answer[..8], device.fw_ver.to_ne_bytes());
     assert_eq!(answer[180..184], 304_u32.to_ne_bytes());
-    // A shorter room cuts it; more is filled with zeros.
+    // A shorter room cuts the answer off; a longer one is filled with zeros.
     let answer = fixture.run(&extended(QueryDevice, &[0; 8], 184)).unwrap();
     assert_eq!(
         (answer.len(), &answer[180..184]),
@@ -175,7 +175,7 @@ fn an_armed_queue_tells_its_channel_once() {
         );
     }
     assert!(fixture.give(ModifyQp, &with(to_error())).is_ok());
-    // It was not armed.
+    // The completion queue was not armed.
     assert_eq!(queue.borrow_mut().read(&mut buffer), would_block);
     let arm = abi::ReqNotifyCq {
         cq_handle: CQ,
@@ -194,7 +194,7 @@ fn an_armed_queue_tells_its_channel_once() {
     assert_eq!(u64::from_ne_bytes(buffer), CQ_NAME);
     assert_eq!(queue.borrow_mut().read(&mut buffer), would_block);
     assert_eq!(poll(&mut fixture, CQ).len(), 4);
-    // The end tells how many events were read; those that were not are dropped.
+    // Destroying reports how many events were read; those that were not are dropped.
     assert!(fixture.give(ReqNotifyCq, &arm).is_ok());
     assert!(
         fixture
@@ -301,7 +301,7 @@ fn regions_are_counted_each_time() {
         assert!(fixture.give(DeregMr, &abi::DeregMr { mr_handle }).is_ok());
     }
     assert_eq!(fixture.counter("locked_pages"), 0);
-    // The key that a library gives is the one that is shown.
+    // The key that a library has chosen is the one that is shown.
     let request = [
         zerocopy::IntoBytes::as_bytes(&reg_mr()),
         &[7, 1, 0, 0, 0, 0, 0, 0],
@@ -436,13 +436,13 @@ fn a_datagram_to_nobody_is_dropped() {
         assert!(fixture.give(ModifyQp, &request).is_ok(), "to {state}");
     }
     let mut request = send(qp_handle, 7);
-    // Nothing to send, by a handle that is none, then by one that is.
+    // Posts nothing to send, by a handle that is none, then by one that is.
     request[32..36].fill(0);
     request[48..52].copy_from_slice(&NONE.to_ne_bytes());
     assert_eq!(fixture.run(&plain(PostSend, &request, 4)), Err(EINVAL));
     request[48..52].copy_from_slice(&AH.to_ne_bytes());
     assert!(fixture.run(&plain(PostSend, &request, 4)).is_ok());
-    // A connection is to be made, at once.
+    // The connection is to be made at once.
     assert_eq!(poll(&mut fixture, CQ), []);
     assert_eq!(fixture.device.next_look(), Some(0));
     fixture.device.serve(0, |_, _| Ok(()));

@@ -1,4 +1,4 @@
-//! Tests of the frame that every command has.
+//! Tests of the frame of a command, which all commands share.
 
 use syscall::error::{EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP};
 use verbs_abi::command::Command;
@@ -87,7 +87,7 @@ fn a_short_request_or_room_is_refused() {
             let result = fixture.run(&with(&request, length));
             assert_eq!(result, Err(ENOSPC), "{name}: room of {length}");
         }
-        // Anything that was cut off.
+        // A frame that was cut off anywhere.
         let whole = with(&request, room);
         for length in 0..whole.len() {
             let result = fixture.run(&whole[..length]);
@@ -127,7 +127,7 @@ fn nothing_goes_before_get_context_and_it_goes_once() {
 #[test]
 fn handles_are_checked_for_what_they_are() {
     use Command::*;
-    // Where each command has a handle, and a handle of another type.
+    // The offset of the handle in each command, and a handle of another type.
     let table = [
         (DeallocPd, 0, MR),
         (CreateAh, 16, MR),
@@ -168,7 +168,7 @@ fn handles_are_checked_for_what_they_are() {
             assert_eq!(fixture.objects(), before, "{command:?}");
         }
     }
-    // Those of CREATE_QP are arguments that make no sense, whatever is wrong with them.
+    // Whatever is wrong with a handle of CREATE_QP, it is an invalid argument.
     for (at, other) in [(16, MR), (20, QP), (24, QP)] {
         for handle in [NONE, other] {
             let (mut request, room, _) = good(CreateQp, false);
@@ -230,7 +230,7 @@ fn no_bytes_make_the_daemon_stumble() {
         let rows: Vec<_> = command::table().collect();
         let (command, is_extended, ..) = rows[random() as usize % rows.len()];
         let (mut request, room, _) = good(command, is_extended);
-        // Fields of likely and unlikely values.
+        // Fields with likely and unlikely values.
         for _ in 0..random() % 4 {
             let at = random() as usize % request.len().max(1);
             if let Some(byte) = request.get_mut(at) {

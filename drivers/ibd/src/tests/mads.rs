@@ -85,7 +85,7 @@ fn a_program_asks_its_own_port() {
     let (header, _) = UserMad::read_from_prefix(&read).unwrap();
     assert_eq!((read.len(), header.length, header.status), (320, 320, 0));
     assert_eq!(read[64 + 3], method::GET_RESPONSE);
-    // Nothing more: the next read waits.
+    // No further message: the next read waits.
     assert_eq!(client.read(id, 500), None);
 }
 
@@ -154,7 +154,7 @@ fn what_a_program_had_goes_with_it() {
         client.call(id, &mut payload, request::REGISTER_AGENT2),
         Ok(0)
     );
-    // It waits for node 1, which never answers.
+    // The request waits for node 1, which never answers.
     assert_eq!(client.write(id, &get(2, 0x11)), Ok(320));
     assert!(client.scheme.device().mads.deadline().is_some());
     client.close(id);
@@ -176,7 +176,7 @@ fn one_program_at_a_time_is_the_subnet_manager() {
     assert_eq!(client.write(first, &[0; 10]), error(EINVAL));
     assert_eq!(client.call(first, &mut [], 1), error(ENOTTY));
     assert_eq!(client.open("issm0", O_RDONLY | O_NONBLOCK), error(EAGAIN));
-    // A second one waits until the first one has closed it.
+    // A second open waits until the first file is closed.
     let path = "issm0";
     let (at, length) = (path.as_ptr() as u64, path.len() as u64);
     let args = [client.root as u64, at, length, O_RDONLY as u64, 0, 0];

@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// The answer to a request; `None`: it waits.
+    /// The answer to a request; `None` while it waits.
     pub fn request(&mut self, opcode: Opcode, args: [u64; 6]) -> Option<Result<usize>> {
         self.socket.send(Sqe {
             opcode: opcode as u8,
@@ -107,7 +107,7 @@ impl Client {
         assert_eq!(answer, None);
     }
 
-    /// Closes a file whose end lets a request that waits be answered.
+    /// Closes a file; this answers a request that waits for it.
     pub fn close_with_answer(&mut self, id: usize) {
         self.socket.send(Sqe {
             opcode: Opcode::CloseMsg as u8,
@@ -117,7 +117,7 @@ impl Client {
         self.requests.poll(&mut self.scheme).unwrap();
     }
 
-    /// A context that has begun.
+    /// A context that has executed GET_CONTEXT.
     pub fn begun(&mut self) -> usize {
         let id = self.open("uverbs0", O_RDWR).unwrap();
         let (request, room, _) = good(Command::GetContext, false);
@@ -206,7 +206,7 @@ fn long_texts_count_for_more_files() {
     let mut client = Client::new();
     let id = client.begun();
     let channel = client.dup(id, "channel").unwrap();
-    // Text enough for several files.
+    // A text long enough to count as several files.
     while client.text("cqs").len() < 2048 {
         assert_eq!(queue_at(&mut client, id, 0), Ok(8));
     }
@@ -228,7 +228,7 @@ fn long_texts_count_for_more_files() {
     let text = client.open("cqs", O_RDONLY).unwrap();
     client.close(text);
     client.close(channel);
-    // Root gets at the limits when nothing more can be opened.
+    // Root can open the limits when it can open no other file.
     let accounts = &mut client.scheme.device().shared.accounts;
     accounts.set("files_per_user 0").unwrap();
     assert_eq!(client.open("limits", O_RDONLY), error(ENOMEM));
@@ -246,7 +246,7 @@ fn a_call_changes_its_payload_into_the_answer() {
     let id = client.begun();
     let (request, room, _) = good(Command::QueryDevice, false);
     let mut payload = plain(Command::QueryDevice, &request, room);
-    // There must be room for the answer in the payload.
+    // The payload must have room for the answer.
     assert_eq!(client.call(id, &mut payload, call::EXECUTE), error(EFAULT));
     payload.resize(room, 0xaa);
     assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(176));
@@ -259,7 +259,7 @@ fn a_call_changes_its_payload_into_the_answer() {
     payload[8..16].fill(0);
     payload.resize(304, 0);
     assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(304));
-    // An answer that is there although the command is refused.
+    // An answer that exists although the command is refused.
     let (request, ..) = good(Command::AllocPd, false);
     let mut payload = plain(Command::AllocPd, &request, 4);
     assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(4));
@@ -281,17 +281,17 @@ fn a_write_has_its_answer_in_the_next_read() {
     assert_eq!(answer.len(), 10);
     assert_eq!(client.read(id, 100).unwrap().map(|rest| rest.len()), Ok(30));
     assert_eq!(client.read(id, 100), Some(Ok(vec![])));
-    // Nobody could store the answer there, and nothing is done.
+    // The daemon cannot store the answer there, so it does nothing.
     request[..8].copy_from_slice(&0x1000_u64.to_ne_bytes());
     let command = plain(Command::QueryPort, &request, room);
     assert_eq!(client.write(id, &command), error(EFAULT));
-    // Without an answer the field is another one.
+    // For a command without an answer the field has another meaning.
     let (request, ..) = good(Command::AllocPd, false);
     let command = plain(Command::AllocPd, &request, 4);
     assert_eq!(client.write(id, &command), Ok(16));
     let command = plain(Command::DeallocPd, &[0; 4], 0);
     assert_eq!(client.write(id, &command), Ok(12));
-    // Another user, who has been given the descriptor.
+    // Another user, who was given the descriptor.
     client.uid += 1;
     assert_eq!(client.write(id, &command), error(EACCES));
 }
@@ -345,7 +345,7 @@ fn descriptors_of_events() {
     client.requests.retry_parked(&mut client.scheme).unwrap();
     let answer = client.socket.answer().unwrap();
     assert_eq!(answer.flags, CqeOpcode::SendFevent as u8);
-    // The context goes; who waits is told, and what was not read can be.
+    // The context ends: waiting requests are answered, and events that were not read can be.
     assert_eq!(client.read(channel, 8), None);
     client.close_quietly(id);
     let answers = [client.socket.answer(), client.socket.answer()].map(Option::unwrap);
@@ -366,7 +366,7 @@ fn descriptors_of_events() {
 }
 
 impl Client {
-    /// Closes a descriptor whose end others are told.
+    /// Closes a descriptor, of whose end other descriptors are notified.
     fn close_quietly(&mut self, id: usize) {
         self.socket.send(Sqe {
             opcode: Opcode::CloseMsg as u8,
@@ -395,7 +395,7 @@ fn queues_know_their_channels_by_number() {
     assert_eq!(text.lines().count(), 3);
 }
 
-/// Creates a completion queue that tells this channel; the answer's length.
+/// Creates a completion queue with this channel. Returns the length of the answer.
 fn queue_at(client: &mut Client, id: usize, comp_channel: i32) -> syscall::Result<usize> {
     let request = abi::CreateCq {
         comp_channel,
@@ -409,7 +409,7 @@ fn queue_at(client: &mut Client, id: usize, comp_channel: i32) -> syscall::Resul
 fn a_channel_goes_with_its_last_descriptor_and_queue() {
     let mut client = Client::new();
     let id = client.begun();
-    // More than a context can have at once.
+    // More channels than a context can have at once.
     for _ in 0..1100 {
         let channel = client.dup(id, "channel").unwrap();
         client.close(channel);
@@ -418,7 +418,7 @@ fn a_channel_goes_with_its_last_descriptor_and_queue() {
     let again = client.dup(id, "channel/0").unwrap();
     client.close(first);
     assert_eq!(client.call(again, &mut [], call::CHANNEL_NUMBER), Ok(0));
-    // A queue keeps it, and has it back in its turn.
+    // A completion queue keeps the channel, and frees it when it ends.
     assert_eq!(queue_at(&mut client, id, 0), Ok(8));
     client.close(again);
     let again = client.dup(id, "channel/0").unwrap();
@@ -437,7 +437,7 @@ fn a_channel_without_its_descriptor_is_not_made() {
     let id = client.begun();
     let accounts = &mut client.scheme.device().shared.accounts;
     let used = accounts.total(crate::limits::Kind::Files);
-    // Room for the channel, and not for the descriptor.
+    // There is room for the channel, but not for its descriptor.
     accounts
         .set(&format!("files_per_user {}", used + 1))
         .unwrap();

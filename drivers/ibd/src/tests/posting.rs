@@ -1,4 +1,4 @@
-//! The table of refusals for addresses, groups, posting and limits.
+//! The tables of refusals for addresses, groups, posting and limits.
 
 use syscall::error::{EBUSY, EINVAL, ENOMEM};
 use verbs_abi::command::Command::*;
@@ -114,14 +114,14 @@ fn groups() {
 fn posting() {
     let mut fixture = Fixture::new();
     let mut post = |command, request: &[u8]| fixture.run(&plain(command, request, 4)).map(|_| ());
-    // Neither in this state.
+    // Both are refused in this state.
     assert_eq!(post(PostRecv, &receive(QP, 1)), Err(EINVAL));
     assert_eq!(post(PostSend, &send(QP, 1)), Err(EINVAL));
     assert_eq!(post(ModifyQp, to_init().as_bytes()), Ok(()));
     assert_eq!(post(PostSend, &send(QP, 1)), Err(EINVAL));
     assert_eq!(post(PostRecv, &receive(QP, 1)), Ok(()));
     assert_eq!(post(PostSrqRecv, &receive(SRQ, 1)), Ok(()));
-    // Counts that do not agree with what was written.
+    // Counts that do not agree with the bytes of the command.
     for (at, value) in [
         (12, 2),
         (12, u32::MAX),
@@ -135,7 +135,7 @@ fn posting() {
         request[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
         assert_eq!(post(PostRecv, &request), Err(EINVAL), "{value} at {at}");
     }
-    // An element too many for the request.
+    // One element too many for the request.
     let mut request = receive(QP, 2);
     request[32..36].copy_from_slice(&2_u32.to_ne_bytes());
     assert_eq!(post(PostRecv, &request), Err(EINVAL));
@@ -146,7 +146,7 @@ fn posting() {
         request[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
         assert_eq!(post(PostSend, &request), Err(EINVAL), "{value} at {at}");
     }
-    // Inline data of memory that the daemon has no way to.
+    // Inline data of memory that the daemon cannot reach.
     let mut request = send(QP, 1);
     let length = request.len() - 8;
     for (at, value) in [(40, 8), (length, 4)] {
@@ -162,7 +162,7 @@ fn posting() {
         assert_eq!(post(PostRecv, &receive(QP, 2)), Ok(()));
     }
     assert_eq!(post(PostRecv, &receive(QP, 2)), Err(ENOMEM));
-    // Not to one that the library runs.
+    // Posting to a queue pair that the library runs.
     let provider = abi::CreateQpProvider {
         qpn: 0x44_0000,
         reserved: 0,

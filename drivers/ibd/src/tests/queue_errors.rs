@@ -1,4 +1,4 @@
-//! The table of refusals for queue pairs, shared receive queues and domains.
+//! The tables of refusals for queue pairs, shared receive queues and domains.
 
 use syscall::error::{EBADF, EBUSY, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 use syscall::flag::{O_CREAT, O_EXCL};
@@ -505,7 +505,7 @@ fn halves_of_xrc_connections() {
         ..create_xsrq()
     };
     let queue: abi::CreateSrqAnswer = fixture.ask(CreateXsrq, &queue);
-    // One of a domain is not for other queue pairs.
+    // A shared receive queue of an XRC domain is not for other queue pairs.
     let other = abi::CreateQp {
         is_srq: 1,
         srq_handle: queue.srq_handle,

@@ -12,7 +12,7 @@ use crate::files;
 /// The number of the library's queue pair.
 const NUMBER: u32 = 0x44_0000;
 
-/// The fixture's program, with a queue pair of a library: its handle.
+/// The fixture's program with a queue pair that a library runs, and its handle.
 fn with_pair() -> (Fixture, u32) {
     let mut fixture = Fixture::new();
     let provider = abi::CreateQpProvider {
@@ -167,7 +167,7 @@ fn what_is_reported_has_passed_the_port() {
     let context = fixture.context;
     let taken = fixture.device.report(context, REPORT_QPS, bytes.as_bytes());
     assert_eq!(taken, Ok(1));
-    // What passes streams is counted with them: messages of verbs among it.
+    // The bytes of verbs' messages pass streams, so they are counted with those of streams.
     assert_eq!(counters(&fixture), ["20\n", "20\n", "5\n", "3\n"]);
     let peer = u64::from(fixture.device.shared.node) + 1;
     let table = format!("node out in written read\n{peer} 5000 40 800 8\n");

@@ -5,30 +5,31 @@ use std::collections::VecDeque;
 
 /// A byte that waits to be read.
 struct Byte {
-    /// Milliseconds until it is there.
+    /// Milliseconds until it can be read.
     after_ms: u32,
     is_mouse: bool,
     value: u8,
 }
 
-/// A controller with a keyboard. Strict: a byte written while it is busy, or one read before it is
-/// there, fails the test.
+/// A controller with a keyboard. It is strict: a byte that is written while it is busy, or read
+/// before it is there, fails the test.
 struct Model {
     present: bool,
     keyboard: bool,
     configuration: u8,
     keyboard_enabled: bool,
     mouse_enabled: bool,
-    /// The commands that turn a device on or off do not show in the configuration.
+    /// Whether the commands that turn a device on or off do not show in the configuration.
     forgets_commands: bool,
     scanning: bool,
     output: VecDeque<Byte>,
-    /// Milliseconds until the last byte is taken.
+    /// Milliseconds until the last byte that was written is accepted.
     busy_ms: u32,
     expects_configuration: bool,
-    /// Answers to a controller command in place of the right one, and how often; `None`: no answer.
+    /// An answer to a controller command in place of the right one, and how often; `None`: no
+    /// answer.
     spoiled: Option<(u8, Option<u8>, usize)>,
-    /// How long the controller takes to answer.
+    /// Milliseconds until the controller answers.
     answers_after_ms: u32,
     /// The bytes that the mouse sends before each answer.
     mouse_talks: Option<u8>,
@@ -89,7 +90,7 @@ impl Model {
         self.mouse_enabled = configuration & MOUSE_OFF == 0;
     }
 
-    /// A command that turns a device on or off by its bit in the configuration.
+    /// Executes a command that turns a device on or off by its bit in the configuration.
     fn switch(&mut self, bit: u8, off: bool) {
         let before = self.configuration;
         self.configure(if off { before | bit } else { before & !bit });
@@ -317,7 +318,7 @@ fn a_missing_keyboard_is_told_and_may_come_later() {
         let words = std::format!("{odd}");
         assert!(words.contains("0xff") && words.contains(text), "{words}");
     }
-    // One that talks without ever answering.
+    // A keyboard that sends bytes without ever answering.
     let mut model = Model {
         held: Some(0x1C),
         keyboard: true,
@@ -338,7 +339,7 @@ fn bad_controllers_are_named() {
         assert_eq!(set_up(&mut model), Err(fault));
         assert!(std::format!("{fault}").contains(&std::format!("{command:#x}")));
     }
-    // One that never takes a byte.
+    // A controller that never accepts a byte.
     struct Stuck;
     impl Ports for Stuck {
         fn read(&mut self, _: u16) -> u8 {
@@ -357,7 +358,7 @@ fn bad_controllers_are_named() {
 
 #[test]
 fn what_is_always_there_is_not_waited_for_for_ever() {
-    // A port that reads as a byte of the mouse, or of the keyboard, for ever.
+    // A port that always reads as a byte of the mouse, or of the keyboard.
     struct Flood(u8);
     impl Ports for Flood {
         fn read(&mut self, port: u16) -> u8 {
