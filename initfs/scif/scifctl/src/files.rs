@@ -1,5 +1,5 @@
-//! The text files of a daemon, read and shown for people and scripts: what programs like `scifctl`
-//! share.
+//! A daemon's text files, read and printed for people and scripts. Programs like `scifctl` share
+//! this module.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -13,15 +13,16 @@ use crate::table::Table;
 /// The list of processes.
 const PROCESSES: &str = "/scheme/proc/ps";
 
-/// Wrong arguments, as the status of a program.
+/// The exit status for wrong arguments.
 pub const STATUS_USAGE: i32 = 2;
 
-/// The files of a daemon. Methods that fail have said why, and give the program's status.
+/// The files of a daemon. Methods that fail print the reason, and return the program's exit
+/// status.
 #[derive(Clone, Copy, Debug)]
 pub struct Files {
-    /// The program, in front of what it says is wrong.
+    /// The name of the program, which begins its error messages.
     pub program: &'static str,
-    /// Where the files are.
+    /// The directory of the files.
     pub directory: &'static str,
 }
 
@@ -34,13 +35,13 @@ impl Files {
     /// The contents of a file.
     ///
     /// # Errors
-    /// 1.
+    /// The exit status 1.
     pub fn read(&self, file: &str) -> Result<String, i32> {
         let path = self.path(file);
         fs::read_to_string(&path).map_err(|error| self.failed(&path, error))
     }
 
-    /// Says that a path cannot be used; the status.
+    /// Prints why a path cannot be used, and returns the exit status.
     pub fn failed(&self, path: &str, error: runtime::Error) -> i32 {
         let program = self.program;
         eprintln!("{program}: {path}: {error}");
@@ -50,17 +51,17 @@ impl Files {
         1
     }
 
-    /// Says what the rights of the user do not suffice for; the status.
+    /// Prints that only root may do `what`, and returns the exit status.
     pub fn only_root(&self, what: &str) -> i32 {
         eprintln!("{}: {what}: only root may do that", self.program);
         1
     }
 
-    /// Prints the counters of the file `stats`, all or the values of the named ones, one a line:
-    /// what a script compares.
+    /// Prints counters of the file `stats`: the whole table, or for scripts only the values of the
+    /// named counters, one a line.
     ///
     /// # Errors
-    /// 1.
+    /// The exit status 1.
     pub fn counters(&self, names: &[&str]) -> Result<(), i32> {
         let table = Table::parse(&self.read("stats")?);
         if names.is_empty() {
@@ -87,16 +88,16 @@ impl Files {
     /// Prints the file `limits`.
     ///
     /// # Errors
-    /// 1.
+    /// The exit status 1.
     pub fn limits(&self) -> Result<(), i32> {
         show(Table::with_columns("limit value", &self.read("limits")?));
         Ok(())
     }
 
-    /// Sets a limit; `rule` says which numbers the daemon takes.
+    /// Sets a limit. `rule` says, for the error message, which numbers the daemon accepts.
     ///
     /// # Errors
-    /// 1, [`STATUS_USAGE`].
+    /// The exit status: 1, or [`STATUS_USAGE`] if the value is no number.
     pub fn set_limit(&self, name: &str, value: &str, rule: &str) -> Result<(), i32> {
         let program = self.program;
         if value.parse::<u64>().is_err() {
@@ -121,7 +122,7 @@ impl Files {
         })
     }
 
-    /// Says which words mean nothing here, and what would; the status.
+    /// Prints which words are not understood, and the usage. Returns the exit status.
     pub fn not_understood(&self, words: &[&str], usage: &str) -> i32 {
         eprintln!("{}: `{}` is not understood", self.program, words.join(" "));
         eprintln!("{usage}");
@@ -129,14 +130,14 @@ impl Files {
     }
 }
 
-/// Prints a table, with the names of programs.
+/// Prints a table, with a column of program names.
 pub fn show(table: Table) {
     print!("{}", with_programs(table).text());
 }
 
-/// The table with the names of programs.
+/// Adds a column with the names of programs to a table.
 pub fn with_programs(mut table: Table) -> Table {
-    // Without a list of processes their numbers must do.
+    // Without a list of processes no program is named.
     let processes = fs::read_to_string(PROCESSES).unwrap_or_default();
     let processes = Table::parse(&processes);
     let names: BTreeMap<&str, &str> = processes.pairs("pid", "name").collect();

@@ -1,5 +1,5 @@
-//! The objects that each program holds, from the tables of the daemons: one line for each object,
-//! by program, in the manner of `lsof`.
+//! The objects that each program holds, from the daemons' tables: a line for each object, sorted
+//! by program, like the output of `lsof`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::table::Table;
 
-/// The tables the lines come from, as the daemons write them.
+/// The text of the daemons' tables that the lines come from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     /// `ports`.
@@ -20,11 +20,11 @@ pub struct Sources<'a> {
     pub pins: &'a str,
 }
 
-/// Kind, name and state of what a row tells of, from its cells by column.
+/// Turns a row, whose cells it gets by column, into the kind, name and state of an object.
 type Describe = dyn Fn(&dyn Fn(&str) -> String) -> Option<[String; 3]>;
 
-/// The table of what programs hold: `pid`, `kind`, `name` and `state`, of one program or of all,
-/// those with the lowest process numbers first.
+/// The table of the objects that programs hold, with the columns `pid`, `kind`, `name` and
+/// `state`: of one program or of all, sorted by process number.
 pub fn table(sources: Sources<'_>, only: Option<u32>) -> Table {
     let mut lines: Vec<(u32, String)> = Vec::new();
     let mut add = |text: &str, describe: &Describe| {
@@ -42,7 +42,7 @@ pub fn table(sources: Sources<'_>, only: Option<u32>) -> Table {
         }
     };
     add(sources.ports, &|cell| {
-        // Ports of connections are in their lines.
+        // Ports of connections are shown by the connections' lines.
         let state = cell("state");
         let is_own = ["listening", "bound"].contains(&state.as_str());
         is_own.then(|| ["port".into(), cell("port"), state])

@@ -1,6 +1,6 @@
-//! The parts of `scifctl` that need no machine: tables read from text and made text again, what
-//! each program holds, and the driver's trace; and the daemon's files, which a program for another
-//! daemon reads in the same way.
+//! The parts of `scifctl` that need no machine: parsing and printing tables, the objects that each
+//! program holds, and the driver's trace. The module `files`, on Redox, reads the text files of a
+//! daemon; programs for other daemons use it, too.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

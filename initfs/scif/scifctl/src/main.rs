@@ -1,8 +1,8 @@
-//! `scifctl`: what the SCIF daemons know of nodes, connections, registered memory and limits, for
-//! people and scripts.
+//! `scifctl`: shows people and scripts what the SCIF daemons report about nodes, connections,
+//! registered memory and limits, and changes limits and the state of cards.
 //!
-//! The tables are the daemons' own text files; this program finds them, names the programs behind
-//! process numbers, aligns the columns and picks single values.
+//! The tables are the daemons' own text files (docs/scheme.md). This program finds them, names the
+//! programs behind process numbers, aligns the columns and picks single values.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -54,17 +54,17 @@ usage: scifctl                      node, nodes and connections at a glance
         program: "scifctl",
         directory: "/scheme/scif",
     };
-    /// Which values of limits the driver takes.
+    /// The values that the driver accepts for limits.
     const LIMITS: &str =
         "times are 1 to 86400000 ms, and silence_ms is at least twice heartbeat_ms";
     const TRACE: &str = "/scheme/log/trace/micd";
 
-    /// Asks for a table as JSON.
+    /// The option that prints a table as JSON.
     const JSON: &str = "--json";
 
-    /// How long `wait` waits by default.
+    /// How many seconds `wait` waits by default.
     const WAIT_SECONDS: &str = "60";
-    /// Time between two looks whether a node is online.
+    /// Time between two checks whether a node is online.
     const WAIT_STEP: Duration = Duration::from_millis(50);
 
     fn main() -> i32 {
@@ -116,12 +116,12 @@ usage: scifctl                      node, nodes and connections at a glance
         }
     }
 
-    /// A file of the `scif:` scheme.
+    /// Reads a file of the scheme `scif`.
     fn scif(file: &str) -> Result<String, i32> {
         SCIF.read(file)
     }
 
-    /// Prints a table as `how` says: as JSON, or only rows of these values.
+    /// Prints a table: as JSON if `how` has that option, and only the rows that `how` selects.
     fn table(name: &str, how: &[&str]) -> Result<(), i32> {
         let table = match name {
             "programs" => programs(None)?,
@@ -142,7 +142,7 @@ usage: scifctl                      node, nodes and connections at a glance
         Ok(())
     }
 
-    /// Prints what connections move, again and again.
+    /// Prints how much data connections move, again and again.
     fn watch(seconds: &str, count: Option<&str>) -> Result<(), i32> {
         let number = |word: &str| word.parse::<u64>().ok().filter(|number| *number > 0);
         let (Some(pause), Some(turns)) = (number(seconds), count.map_or(Some(u64::MAX), number))
@@ -168,7 +168,7 @@ usage: scifctl                      node, nodes and connections at a glance
         Ok(())
     }
 
-    /// What programs hold.
+    /// The table of the objects that programs hold.
     fn programs(only: Option<u32>) -> Result<Table, i32> {
         let names = ["ports", "connections", "mappings", "pins"];
         let [ports, connections, mappings, pins] = names.map(scif);
@@ -238,7 +238,7 @@ usage: scifctl                      node, nodes and connections at a glance
         }
     }
 
-    /// Has the driver do something with a card; what comes of it is seen in the table.
+    /// Gives the driver a command for a card. The table of cards shows its effect.
     fn command_card(command: &str, card: &str) -> Result<(), i32> {
         let cards = Table::parse(&scif("cards")?);
         let Some((_, state)) = cards.pairs("node", "state").find(|(node, _)| *node == card) else {
@@ -292,8 +292,8 @@ usage: scifctl                      node, nodes and connections at a glance
         }
     }
 
-    /// Prints the nodes that are there, which the file tells first; then, to watch, the others as
-    /// they come and go.
+    /// Prints the nodes that are online, which the file gives first. To watch, continues with the
+    /// nodes that come and go.
     fn peers(watch: bool) -> Result<(), i32> {
         let path = SCIF.path("peers");
         let mut file = File::open(&path).map_err(|error| SCIF.failed(&path, error))?;

@@ -1,4 +1,4 @@
-//! What connections do: the difference of two looks at the table `connections`.
+//! Data rates of connections: the difference between two readings of the table `connections`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -6,17 +6,18 @@ use alloc::vec::Vec;
 
 use crate::table::{Row, Table};
 
-/// Bytes of a megabyte, as rates have it.
+/// Bytes in a megabyte.
 const MEGABYTE: f64 = 1e6;
 
-/// What connections have moved between two looks, `seconds` apart: those of the second look, the
-/// busiest first. A connection that is new has moved all its bytes since the first look.
+/// The table of the rates at which connections have moved data between two readings that are
+/// `seconds` apart: the connections of the second one, the busiest first. A new connection has
+/// moved all its bytes since the first reading.
 pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
     let bytes = |row: &Row<'_>, column: &str| -> u64 {
         let cell = row.cell(column).and_then(|cell| cell.parse().ok());
         cell.unwrap_or(0)
     };
-    // Numbers of endpoints are given again.
+    // The numbers of endpoints are reused, so all these columns identify a connection.
     let name =
         |row: &Row<'_>| ["id", "local", "peer", "pid"].map(|of| row.cell(of).map(String::from));
     let mut lines: Vec<(u64, String)> = Vec::new();

@@ -1,12 +1,12 @@
-//! Tables as the daemons write them: a first line that names the columns, a line for each object,
-//! columns separated by blanks.
+//! Tables as the daemons write them: the first line names the columns, each further line is an
+//! object, and blanks separate the columns.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// A table. All rows have as many cells as there are columns.
+/// A table. Every row has as many cells as there are columns.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Table {
     columns: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The cell in the column of this name.
+    /// The cell in the column with this name.
     pub fn cell(&self, name: &str) -> Option<&'a str> {
         let column = self.table.column(name)?;
         self.cells.get(column).map(String::as_str)
@@ -29,7 +29,7 @@ impl<'a> Row<'a> {
 }
 
 impl Table {
-    /// Reads a table. Lines with more or fewer words are filled up or cut.
+    /// Parses a table. A line with fewer words than columns is filled up, one with more is cut.
     pub fn parse(text: &str) -> Self {
         let words = |line: &str| line.split_whitespace().map(String::from).collect();
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -43,7 +43,7 @@ impl Table {
         Self { columns, rows }
     }
 
-    /// Reads lines that no line with names precedes.
+    /// Parses lines that lack the line with the names of the columns.
     pub fn with_columns(columns: &str, text: &str) -> Self {
         Self::parse(&format!("{columns}\n{text}"))
     }
@@ -53,12 +53,12 @@ impl Table {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The rows, whose cells can be asked for by their columns' names.
+    /// The rows, whose cells can be read by the names of their columns.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|cells| Row { table: self, cells })
     }
@@ -67,7 +67,7 @@ impl Table {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// The cells of two columns of each row.
+    /// The cells of two columns, for each row.
     pub fn pairs<'a>(
         &'a self,
         key: &str,
@@ -80,13 +80,14 @@ impl Table {
         })
     }
 
-    /// Whether the table of nodes says that this one is online.
+    /// Whether the table, which is that of nodes, has this node as online.
     pub fn is_online(&self, node: u16) -> bool {
         let mut states = self.pairs("node", "state");
         states.any(|(number, state)| number.parse() == Ok(node) && state == "online")
     }
 
-    /// Names the programs behind the column `pid`, if there is one, in a column of their own.
+    /// Adds the column `program`, with the name of the program behind the column `pid`, if there
+    /// is one.
     pub fn name_programs(&mut self, names: &BTreeMap<&str, &str>) {
         let Some(pid) = self.column("pid") else {
             return;
@@ -94,16 +95,16 @@ impl Table {
         self.columns.push("program".to_string());
         for row in &mut self.rows {
             let name = row.get(pid).and_then(|pid| names.get(pid.as_str()));
-            // Its opener may have ended and left it to another process.
+            // The process that opened the object may have ended and left it to another one.
             row.push(name.map_or("-", |name| name).to_string());
         }
     }
 
-    /// Keeps the rows whose cell in a column fits `value`: it is `value`; or it is `node/port` and
-    /// `value` is the node, or the port behind a `/`.
+    /// Keeps the rows whose cell in a column matches `value`: the cell is `value`, or it is
+    /// `node/port` and `value` is the node, or the port with a `/` before it.
     ///
     /// # Errors
-    /// The names of the columns, when none has this name.
+    /// The names of the columns, if none has this name.
     pub fn keep(&mut self, column: &str, value: &str) -> Result<(), String> {
         let index = self.column(column).ok_or_else(|| self.columns.join(" "))?;
         let fits = |cell: &str| {
@@ -116,8 +117,8 @@ impl Table {
         Ok(())
     }
 
-    /// The table as JSON: an array with an object for each row, one a line. Cells of digits are
-    /// numbers, `-` is `null`, all others are strings.
+    /// The table as JSON: an array with an object for each row, one a line. A cell of digits
+    /// becomes a number, `-` becomes `null`, all others become strings.
     pub fn json(&self) -> String {
         let rows = self.rows.iter().map(|row| {
             let pairs = self.columns.iter().zip(row);
@@ -130,8 +131,8 @@ impl Table {
         format!("[{}]\n", rows.join(",\n"))
     }
 
-    /// The text: each column as wide as its widest cell, numbers to the right, no blanks at the
-    /// ends of lines.
+    /// The table as text: each column is as wide as its widest cell, numbers are aligned to the
+    /// right, and lines end without blanks.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let widths = self.widths();
@@ -151,7 +152,7 @@ impl Table {
         text
     }
 
-    /// Width of each column, and whether it holds numbers only.
+    /// The width of each column, and whether all its cells are numbers.
     fn widths(&self) -> Vec<(usize, bool)> {
         let columns = self.columns.iter().enumerate();
         let widths = columns.map(|(index, name)| {
@@ -165,7 +166,7 @@ impl Table {
     }
 }
 
-/// JSON has no numbers that begin with 0.
+/// The JSON value of a cell. JSON has no numbers with leading zeros, so those become strings.
 fn json_value(cell: &str) -> String {
     let is_number = cell.bytes().all(|byte| byte.is_ascii_digit());
     match cell {

@@ -6,7 +6,7 @@ use core::fmt::Write;
 
 use scif_abi::trace::{TraceEntry, whole_entries};
 
-/// The latest `count` events of a trace, a line each, oldest first; `None` when it is none.
+/// The latest `count` events of a trace, one a line, the oldest first; `None` if it is no trace.
 pub fn lines(trace: &[u8], count: usize) -> Option<String> {
     let (_, entries) = whole_entries(trace)?;
     let mut entries: Vec<TraceEntry> = entries.collect();

@@ -1,4 +1,4 @@
-//! Frames over a SCIF connection.
+//! The frames of `scifrun`'s protocol over a SCIF connection.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use syscall::error::{ECONNRESET, EPROTO, Error, Result};
 
 use crate::protocol::{self, FileHeader, HEADER, Kind, MAX_PAYLOAD, Malformed};
 
-/// A connection. One thread sends, another one may receive.
+/// A connection. One thread can send while another one receives.
 pub struct Connection {
     endpoint: Endpoint,
 }
@@ -24,7 +24,7 @@ impl From<Malformed> for Failure {
     }
 }
 
-/// Why a connection is of no use any more.
+/// The reason why a connection cannot be used any more.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure(pub Error);
 
@@ -35,9 +35,10 @@ impl From<Error> for Failure {
 }
 
 impl Connection {
-    /// Frames over this endpoint, which is connected.
+    /// Sends and receives frames over this endpoint, which is connected.
     pub fn new(endpoint: Endpoint) -> Self {
-        // Programs compute meanwhile; nothing here is worth a processor that looks at a ring.
+        // The program computes meanwhile: polling a ring would take a processor from it for little
+        // gain.
         endpoint.set_waiting(Waiting::Sleep);
         Connection { endpoint }
     }
@@ -45,7 +46,7 @@ impl Connection {
     /// Sends a frame.
     ///
     /// # Errors
-    /// `ECONNRESET` when the peer is gone.
+    /// `ECONNRESET`: the peer has gone.
     pub fn send(&self, kind: Kind, payload: &[u8]) -> Result<()> {
         self.send_all(&protocol::header(kind, payload.len()))?;
         self.send_all(payload)
@@ -65,10 +66,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for a frame; its payload replaces what is in `payload`.
+    /// Waits for a frame. Its payload replaces the content of `payload`.
     ///
     /// # Errors
-    /// `ECONNRESET` when the peer is gone, `EPROTO` when it sends nonsense.
+    /// `ECONNRESET`: the peer has gone. `EPROTO`: it has sent nonsense.
     pub fn receive(&self, payload: &mut Vec<u8>) -> core::result::Result<Kind, Failure> {
         let mut header = [0; HEADER];
         self.fill(&mut header)?;
@@ -92,11 +93,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a file under a name. The outer error is that of the connection, the inner one that of
-    /// the file; then nothing was sent, or the connection is of no use any more.
+    /// Sends a file under a name. The inner result is an error of opening the file, in which case
+    /// nothing was sent. After an error of the outer result the connection cannot be used any
+    /// more.
     ///
     /// # Errors
-    /// See above; a file that shrinks meanwhile is `EPROTO`.
+    /// `ECONNRESET`: the peer has gone. `EPROTO`: the file has shrunk meanwhile. Those of reading
+    /// it.
     pub fn send_file(&self, path: &str, name: &str) -> Result<Result<()>> {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (data, mut file) = match opened {
@@ -132,10 +135,10 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Makes the file, in place of one that is there.
+    /// Makes the file, in place of any file with its name.
     ///
     /// # Errors
-    /// Those of making it.
+    /// Those of making the file.
     pub fn create(path: &str, header: &FileHeader) -> Result<Self> {
         let _ = fs::remove_file(path);
         let mode = (header.mode & 0o777) as u16;
@@ -147,7 +150,7 @@ impl Incoming {
         })
     }
 
-    /// Whether all of it is there.
+    /// Whether all bytes have been received.
     pub fn is_complete(&self) -> bool {
         self.left == 0
     }
@@ -155,7 +158,7 @@ impl Incoming {
     /// Writes the next bytes.
     ///
     /// # Errors
-    /// Those of writing; `EPROTO` for more than were announced.
+    /// Those of writing. `EPROTO`: there are more bytes than the header says.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let count = bytes.len() as u64;
         self.left = self.left.checked_sub(count).ok_or(Error::new(EPROTO))?;

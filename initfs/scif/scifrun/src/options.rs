@@ -33,33 +33,33 @@ Exit status: the program's, 128 and the signal that ended it, 127 when it was no
 found, 126 when it cannot be run, 255 when the node cannot be reached.
 ";
 
-/// A file that goes one way or the other: its path here, its name there.
+/// A file to send or to get: its path on this node, and its name on the other one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Here.
+    /// The path on this node.
     pub path: String,
-    /// There, in the directory of the run.
+    /// The name on the other node, in the directory of the run.
     pub name: String,
 }
 
-/// The action.
+/// What to run, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The node.
     pub node: u16,
-    /// The program and its arguments, as they are sent to the node.
+    /// The program and its arguments, as sent to the node.
     pub arguments: Vec<String>,
-    /// Files to send; the program is the last one if it is sent.
+    /// Files to send. If the program is sent, it is the last one.
     pub send: Vec<Transfer>,
-    /// Files to get.
+    /// Files to get after the program's end.
     pub get: Vec<Transfer>,
-    /// Variables.
+    /// Variables of the program, each as `NAME=VALUE`.
     pub environment: Vec<String>,
-    /// Directory of the node; empty: none was named.
+    /// The node's directory to run in; empty if none was given.
     pub directory: String,
-    /// User and group.
+    /// The user id, which is also used as group id.
     pub user: u32,
-    /// Standard input is not passed on.
+    /// Whether standard input is not passed on.
     pub no_input: bool,
 }
 
@@ -74,10 +74,10 @@ pub enum Command {
     Version,
 }
 
-/// Reads the words after the program's name.
+/// Parses the words after the program's name.
 ///
 /// # Errors
-/// The error, for people.
+/// The error, as text for people.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let mut options = Options::default();
     let mut remote = false;
@@ -133,7 +133,7 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
     Ok(Command::Run(options))
 }
 
-/// A node by number or by the name that prompts have.
+/// Parses a node: its number, or its name as prompts show it.
 fn parse_node(word: &str) -> Option<u16> {
     match word {
         "host" => Some(0),

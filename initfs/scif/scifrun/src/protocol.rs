@@ -1,6 +1,6 @@
-//! The protocol between `scifrun` and `scifrund`: frames of a kind, a length and a payload. Numbers
-//! are little-endian; a text is its length (`u32`) and its bytes, UTF-8; a list is its count
-//! (`u32`) and its members.
+//! The protocol between `scifrun` and `scifrund`: frames of a kind, a length and a payload.
+//! Numbers are little-endian. A text is its length (`u32`) and its bytes in UTF-8. A list is its
+//! count (`u32`) and its members.
 //!
 //! | from the client | payload |
 //! | --- | --- |
@@ -25,17 +25,18 @@ use alloc::vec::Vec;
 
 use zerocopy::{IntoBytes, TryFromBytes};
 
-/// The port `scifrund` listens on: one of those that only root may bind.
+/// The port of `scifrund`, one of those that only root may bind.
 pub const PORT: u16 = 22;
-/// Of the protocol; both must have the same.
+/// Version of the protocol, which must be the same on both sides.
 pub const VERSION: u32 = 1;
-/// Longest payload, in bytes, but of a request.
+/// Longest payload in bytes, other than that of a request.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
-/// Longest request: arguments and environment.
+/// Longest payload of a request in bytes: arguments and environment.
 pub const MAX_REQUEST: usize = 1024 * 1024;
-/// Bytes of standard input on their way that the program did not take. They fit into a pipe.
+/// Most bytes of standard input that may be sent before the program has taken them. They fit into
+/// a pipe.
 pub const STDIN_WINDOW: usize = 32 * 1024;
-/// Bytes of a frame before its payload.
+/// Bytes in a frame before its payload.
 pub const HEADER: usize = 8;
 
 /// The kind of a frame.
@@ -58,11 +59,11 @@ pub enum Kind {
     Exit = 13,
 }
 
-/// The peer does not keep to the protocol.
+/// The peer violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The beginning of a frame.
+/// Encodes the kind of a frame and the length of its payload.
 pub fn header(kind: Kind, length: usize) -> [u8; HEADER] {
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     let mut bytes = [0; HEADER];
@@ -71,10 +72,10 @@ pub fn header(kind: Kind, length: usize) -> [u8; HEADER] {
     bytes
 }
 
-/// Kind and length of the payload.
+/// Decodes the kind of a frame and the length of its payload.
 ///
 /// # Errors
-/// The kind is unknown, or the payload too long for it.
+/// The kind is unknown, or the payload is too long for it.
 pub fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Malformed> {
     let mut fields = Fields(bytes);
     let (kind, length) = (fields.number()?, fields.number()? as usize);
@@ -92,22 +93,22 @@ pub fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Malformed> {
 /// The program to run, and its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// User it runs as.
+    /// Id of the user to run it as.
     pub uid: u32,
-    /// Group it runs as.
+    /// Id of the group to run it as.
     pub gid: u32,
-    /// Where it runs; empty: in the directory of the files, or where `scifrund` is.
+    /// The directory to run it in. If empty: that of the files, or else that of `scifrund`.
     pub directory: String,
-    /// The program and its arguments.
+    /// The program, and its arguments.
     pub arguments: Vec<String>,
-    /// Variables, beside those of `scifrund`.
+    /// Variables to add to those of `scifrund`, each as `NAME=VALUE`.
     pub environment: Vec<String>,
-    /// Names of files that are to be sent back in the end.
+    /// Names of files to send back after the program's end.
     pub fetch: Vec<String>,
 }
 
 impl Request {
-    /// The payload.
+    /// Encodes the payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [VERSION, self.uid, self.gid] {
@@ -121,10 +122,11 @@ impl Request {
         out
     }
 
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// It is none of this version, there is no program, or a name is no [plain](is_plain_name) one.
+    /// It is no payload of this version, it names no program, or a file's name is not
+    /// [plain](is_plain_name).
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         if fields.number()? != VERSION {
@@ -147,19 +149,19 @@ impl Request {
     }
 }
 
-/// A file that is sent: what comes before its bytes.
+/// The header of a file, which precedes its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// Permissions.
+    /// Permission bits.
     pub mode: u32,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub size: u64,
-    /// A plain name.
+    /// The name, which is [plain](is_plain_name).
     pub name: String,
 }
 
 impl FileHeader {
-    /// The payload.
+    /// Encodes the payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&self.mode.to_le_bytes());
@@ -168,10 +170,10 @@ impl FileHeader {
         out
     }
 
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// The name is no [plain](is_plain_name) one.
+    /// The payload has another form, or the name is not [plain](is_plain_name).
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let mode = fields.number()? & 0o777;
@@ -186,27 +188,27 @@ impl FileHeader {
     }
 }
 
-/// Why nothing was run.
+/// The reason why no program was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Error number, 0 for none.
     pub errno: u32,
-    /// For people.
+    /// The reason as text for people.
     pub text: String,
 }
 
 impl Refusal {
-    /// The payload.
+    /// Encodes the payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::from(self.errno.to_le_bytes());
         put_text(&mut out, &self.text);
         out
     }
 
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// It is none.
+    /// The payload has another form.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let refusal = Refusal {
@@ -218,10 +220,10 @@ impl Refusal {
     }
 }
 
-/// The payload of `Taken`, `Signal` and `Started`.
+/// Decodes the payload of `Taken`, `Signal` or `Started`.
 ///
 /// # Errors
-/// It is no number.
+/// The payload is not one number.
 pub fn decode_number(bytes: &[u8]) -> Result<u32, Malformed> {
     let mut fields = Fields(bytes);
     let number = fields.number()?;
@@ -229,7 +231,7 @@ pub fn decode_number(bytes: &[u8]) -> Result<u32, Malformed> {
     Ok(number)
 }
 
-/// The payload of `Exit`.
+/// Encodes the payload of `Exit`.
 pub fn encode_exit(status: u32, signal: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&status.to_le_bytes());
@@ -237,10 +239,10 @@ pub fn encode_exit(status: u32, signal: u32) -> [u8; 8] {
     bytes
 }
 
-/// The status a shell has for the payload of `Exit`.
+/// Decodes the payload of `Exit` into the exit status that a shell would give.
 ///
 /// # Errors
-/// It is none.
+/// The payload has another form.
 pub fn decode_exit(bytes: &[u8]) -> Result<i32, Malformed> {
     let mut fields = Fields(bytes);
     let (status, signal) = (fields.number()?, fields.number()?);
@@ -253,7 +255,7 @@ pub fn decode_exit(bytes: &[u8]) -> Result<i32, Malformed> {
     Ok((number & 0xff) as i32)
 }
 
-/// Whether a name is that of a file in the directory of a run, and of none elsewhere.
+/// Whether a name is that of a file in the directory of a run: never one of another directory.
 pub fn is_plain_name(name: &str) -> bool {
     let odd = |c: char| matches!(c, '/' | ':') || c.is_control();
     !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(odd)
@@ -269,7 +271,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The rest of a payload.
+/// The rest of a payload, from which fields are read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -284,7 +286,7 @@ impl<'a> Fields<'a> {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// A text without the byte 0, which no argument or name has.
+    /// Reads a text without the byte 0, which no argument or name contains.
     fn text(&mut self) -> Result<String, Malformed> {
         let length = self.number()? as usize;
         let text = core::str::from_utf8(self.take(length)?).map_err(|_| Malformed)?;
@@ -295,7 +297,7 @@ impl<'a> Fields<'a> {
     }
 
     fn list(&mut self) -> Result<Vec<String>, Malformed> {
-        // Each takes at least the bytes of its length, so a wrong count costs nothing.
+        // Each text takes at least the four bytes of its length, so a wrong count costs nothing.
         let count = self.number()?;
         (0..count).map(|_| self.text()).collect()
     }
@@ -363,7 +365,7 @@ mod tests {
             Request::decode(&[good.as_slice(), b"x"].concat()),
             Err(Malformed)
         );
-        // Any single byte may be wrong: nothing bad comes of it.
+        // Any single byte may be wrong without harm.
         for at in 0..good.len() {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut bad = good.clone();

@@ -1,5 +1,5 @@
-//! `scifrun`: runs a program on another node. `scifrun --help` says how, the library what goes over
-//! the connection.
+//! `scifrun`: runs a program on another node. `scifrun --help` explains its use, the library's
+//! module `protocol` the frames on the connection.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -24,13 +24,13 @@ mod client {
     };
     use syscall::error::{EINTR, ENOENT, Error};
 
-    /// Wrong arguments.
+    /// Exit status for wrong arguments.
     const STATUS_USAGE: i32 = 2;
-    /// The node cannot be reached, as ssh has it.
+    /// Exit status if the node cannot be reached, the same as that of ssh.
     const STATUS_UNREACHED: i32 = 255;
-    /// A file was not there.
+    /// Exit status for an error of a local file or stream.
     const STATUS_NO_FILE: i32 = 1;
-    /// The program was not found; it cannot be run.
+    /// Exit statuses if the program was not found, and if it cannot be run.
     const STATUS_NOT_FOUND: i32 = 127;
     const STATUS_CANNOT_RUN: i32 = 126;
 
@@ -59,7 +59,7 @@ mod client {
         }
     }
 
-    /// Why it did not work.
+    /// The reason for a failure, with its exit status.
     struct Problem {
         status: i32,
         text: String,
@@ -92,7 +92,7 @@ mod client {
             environment: options.environment.clone(),
             fetch: options.get.iter().map(|get| get.name.clone()).collect(),
         };
-        // The other side's reason for a refusal comes after it has stopped to listen.
+        // The other side can still send its reason for a refusal after it has stopped receiving.
         let sent = send(&connection, options, &request)?;
         let credit = match (sent, options.no_input) {
             (Ok(()), false) => {
@@ -109,7 +109,7 @@ mod client {
         })
     }
 
-    /// Connects from a port that shows that root asks.
+    /// Connects from a port that proves to the other side that root asks.
     fn connect(node: u16) -> Result<Connection, Problem> {
         let failed = |error: scif::Error| unreached(format!("node {node}: {error}"));
         let endpoint = Endpoint::open().map_err(failed)?;
@@ -135,8 +135,8 @@ mod client {
         }
     }
 
-    /// Sends everything that the program needs. The inner error: the other side has gone, and may
-    /// have said why.
+    /// Sends everything that the program needs. The inner error means that the other side has
+    /// gone; it may have sent the reason first.
     fn send(
         connection: &Connection,
         options: &Options,
@@ -155,7 +155,8 @@ mod client {
         Ok(connection.send(Kind::Start, &[]))
     }
 
-    /// Has a thread pass standard input on; the pipe carries the number of bytes that were taken.
+    /// Starts a thread that passes on standard input. Write to the returned pipe how many bytes
+    /// were taken.
     fn pass_input(connection: &Arc<Connection>) -> Result<Fd, Error> {
         let taken = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
         let credit = Fd::new(libredox::call::dup(taken.raw(), b"write")?);
@@ -180,7 +181,7 @@ mod client {
                 Ok(0) => break,
                 Ok(count) => {
                     if connection.send(Kind::Stdin, &block[..count]).is_err() {
-                        // A listener gets an event.
+                        // The thread that receives learns of the end by itself.
                         return;
                     }
                     window -= count;
@@ -192,11 +193,11 @@ mod client {
         let _ = connection.send(Kind::StdinEnd, &[]);
     }
 
-    /// The reader of messages from the other side.
+    /// The receiver of frames from the other side.
     struct Client<'a> {
         options: &'a Options,
         credit: Option<Fd>,
-        /// The file that is coming, and which came.
+        /// The file that is being received, and the names of those received so far.
         incoming: Option<Incoming>,
         came: Vec<String>,
         problem: Option<Problem>,
@@ -213,13 +214,14 @@ mod client {
             }
         }
 
-        /// Takes what comes until the program has ended: its status, or why it did not run.
+        /// Handles frames until the program has ended. Returns its exit status, or why it did not
+        /// run.
         fn listen(mut self, connection: &Connection) -> Result<Result<i32, Problem>, Failure> {
             let mut payload = Vec::new();
             loop {
                 match connection.receive(&mut payload)? {
                     Kind::Started if self.options.no_input => {
-                        // It may have ended already; what it said is still to come.
+                        // The program may have ended already; its output is still to come.
                         let _ = connection.send(Kind::StdinEnd, &[]);
                     }
                     Kind::Started => {}
@@ -228,7 +230,7 @@ mod client {
                     Kind::Taken => {
                         let count = protocol::decode_number(&payload)?;
                         if let Some(credit) = &self.credit {
-                            // At the end of the input the number is not needed any more.
+                            // Once the input has ended nothing reads the number any more.
                             let _ = io::write_all(credit.raw(), &count.to_ne_bytes());
                         }
                     }
@@ -243,7 +245,7 @@ mod client {
 
         fn file(&mut self, header: &FileHeader) -> Result<(), Failure> {
             let wanted = self.options.get.iter().find(|get| get.name == header.name);
-            // Nothing is written that was not asked for.
+            // Only files that were asked for are written.
             let wanted = wanted.ok_or(Malformed)?;
             self.came.push(header.name.clone());
             match Incoming::create(&wanted.path, header) {
@@ -285,7 +287,7 @@ mod client {
         })
     }
 
-    /// Writes what came; a reader that has gone ends the run.
+    /// Writes output of the program. If its reader has gone, the run ends.
     fn write(stream: &mut impl Write, bytes: &[u8]) {
         if stream.write_all(bytes).is_err() {
             process::exit(STATUS_NO_FILE);

@@ -1,6 +1,6 @@
-//! `scifrund`: runs programs that root on other nodes asks for (`scifrun`). A start script starts
-//! it on each node; for each connection it starts itself once more, so that nothing of one run is
-//! in another's process.
+//! `scifrund`: runs programs at the request of root on other nodes (`scifrun`). A start script
+//! starts it on each node. For each connection it starts a process of its own, so that no run
+//! shares a process with another.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -28,15 +28,16 @@ mod server {
 
     use crate::session;
 
-    /// Pause before another attempt when there was no room for a connection.
+    /// Pause before the next attempt to accept a connection after a shortage.
     const PAUSE: Duration = Duration::from_millis(100);
-    /// Programs at one time, of all nodes together.
+    /// Most programs that run at a time, for all nodes together.
     const MAX_SESSIONS: usize = 64;
-    /// The word by which it starts itself for a connection, and the connection's descriptor then.
+    /// The argument by which it starts itself for a connection, and the connection's descriptor
+    /// there.
     const SESSION: &str = "--session";
     const SESSION_FD: usize = 3;
 
-    /// The program.
+    /// Runs the daemon, or the session of a connection.
     pub fn main() -> i32 {
         let arguments: Vec<_> = env::args().skip(1).collect();
         match arguments.first().map(|word| word.as_str()) {
@@ -67,15 +68,15 @@ mod server {
         match accept(&listener) {
             Ok(()) => 0,
             Err(error) => {
-                // The driver is gone; init starts both again.
+                // The driver is gone; init restarts both.
                 eprintln!("INFO scifrund: accepting connections failed: {error}");
                 1
             }
         }
     }
 
-    /// Serves connections until that is not possible any more. No call of it waits in the driver,
-    /// where those that do are counted.
+    /// Serves connections until the driver fails. It waits in an event queue, since the driver
+    /// limits the number of requests that wait in it.
     fn accept(listener: &Listener) -> scif::Result<()> {
         let mut queue = Queue::new()?;
         queue.subscribe(listener.fd(), EventFlags::EVENT_READ, ())?;
@@ -88,7 +89,8 @@ mod server {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
                     Err(error) if error.is_shortage() => {
-                        // Others may wait behind it, of which no event will tell.
+                        // More connections may wait behind this one, and no event will report
+                        // them.
                         sleep = Some(PAUSE);
                         break;
                     }
@@ -103,7 +105,7 @@ mod server {
         }
     }
 
-    /// Starts a process for a connection; whether it runs.
+    /// Starts a process for a connection. Returns whether it runs.
     fn start(endpoint: Endpoint, peer: PortId, sessions: usize) -> bool {
         let problem = if !peer.is_of_root() {
             Some((EACCES, "only root may run programs on other nodes"))
@@ -129,13 +131,13 @@ mod server {
         }
     }
 
-    /// Says no. The peer has not sent anything that would be lost unread.
+    /// Refuses a connection. The peer has sent nothing yet that would be lost unread.
     fn refuse(endpoint: Endpoint, errno: i32, text: &str) {
         let refusal = Refusal {
             errno: errno.unsigned_abs(),
             text: alloc::format!("{text} ({})", Error::new(errno)),
         };
-        // A peer that has gone needs no answer.
+        // The result does not matter: a peer that has gone needs no answer.
         let _ = Connection::new(endpoint).send(Kind::Refused, &refusal.encode());
     }
 }

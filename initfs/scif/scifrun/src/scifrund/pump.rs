@@ -1,8 +1,8 @@
-//! The threads that pass a program's streams on.
+//! The threads that serve a program's streams.
 //!
-//! One thread takes the input, in its own pace, out of a pipe into the program's; one waits for the
-//! program's end. Both tell a third one through a pipe of *reports*; that one alone sends to the
-//! client: output, errors and what the reports say.
+//! One thread moves input from a pipe into the program's, at the program's pace; one waits for the
+//! program's end. Both write *reports* into a pipe. A third thread reads it, and is the only one
+//! that sends to the client: output, error output, and the contents of the reports.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,16 +18,16 @@ use scifrun::protocol::{self, Kind};
 use syscall::error::{EAGAIN, EINTR, EWOULDBLOCK, Result};
 use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
 
-/// Bytes passed on at once.
+/// Most bytes to pass on at once.
 const BLOCK: usize = 16 * 1024;
 /// Bytes of a report: its kind, and a number.
 const REPORT_BYTES: usize = 8;
-/// This number of bytes of input was taken.
+/// Kind of report: so many bytes of input were taken.
 const TAKEN: u32 = 1;
-/// The program has ended, with this status as waiting tells it.
+/// Kind of report: the program has ended, with this raw wait status.
 const ENDED: u32 = 2;
 
-/// A report for the thread that sends to the client.
+/// Encodes a report.
 fn report(what: u32, number: u32) -> [u8; REPORT_BYTES] {
     let mut bytes = [0; REPORT_BYTES];
     bytes[..4].copy_from_slice(&what.to_ne_bytes());
@@ -35,12 +35,13 @@ fn report(what: u32, number: u32) -> [u8; REPORT_BYTES] {
     bytes
 }
 
-/// The report of the program's end.
+/// Encodes the report of the program's end.
 pub fn ended(status: i32) -> [u8; REPORT_BYTES] {
     report(ENDED, status.cast_unsigned())
 }
 
-/// Passes input on to its end. A program that takes no more must not hold its client up.
+/// Passes input on until it ends. Input for a program that has closed its pipe is dropped, so that
+/// the client does not wait.
 pub fn input(from: &Fd, to: Fd, reports: &Fd) {
     let mut to = Some(to);
     let mut block = alloc::vec![0; BLOCK];
@@ -56,7 +57,7 @@ pub fn input(from: &Fd, to: Fd, reports: &Fd) {
         {
             to = None;
         }
-        // A block is less than 4 GiB.
+        // A block is less than 4 GiB, so the cast is exact.
         let _ = runtime::io::write_all(reports.raw(), &report(TAKEN, count as u32));
     }
 }
@@ -68,22 +69,22 @@ enum Source {
     Reports,
 }
 
-/// The streams of a program, which the pump sends to the client.
+/// The streams of a program, whose contents go to the client.
 pub struct Output {
-    /// To the client.
+    /// The connection to the client.
     pub connection: Arc<Connection>,
-    /// The program's output.
+    /// The program's standard output.
     pub stdout: Fd,
-    /// Its errors.
+    /// The program's standard error.
     pub stderr: Fd,
-    /// From the other threads.
+    /// The pipe of reports from the other threads.
     pub reports: Fd,
-    /// Names of files that are sent in the end.
+    /// Names of files to send to the client after the program's end.
     pub fetch: Vec<String>,
-    /// Where they are.
+    /// The directory of these files.
     pub directory: String,
-    /// Set when the client is about to be told that the program has ended: what it leaves in the
-    /// background goes on then.
+    /// Set just before the client is told that the program has ended: from then on its background
+    /// processes go on without the client.
     pub is_over: Arc<AtomicBool>,
 }
 
@@ -104,11 +105,11 @@ fn read(file: &Fd, block: &mut [u8]) -> Read {
 }
 
 impl Output {
-    /// Passes everything on: output until all processes that have it open have ended, then the
-    /// files, then the status.
+    /// Sends everything to the client: output until all processes that have the pipes open have
+    /// ended, then the files, then the exit status.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client has gone.
     pub fn run(self) -> Result<()> {
         let mut queue = Queue::new()?;
         let sources = [
@@ -162,7 +163,7 @@ impl Output {
 
     fn end(&self, status: ExitStatus) -> Result<()> {
         for name in &self.fetch {
-            // The client misses those that are not there.
+            // Files that do not exist are skipped; the client notices.
             let _ = self
                 .connection
                 .send_file(&format!("{}/{name}", self.directory), name)?;

@@ -1,5 +1,5 @@
-//! A session: receives what one `scifrun` wants to run, runs it, and passes the connection's frames
-//! on to it. Its output is passed on by [`pump`](crate::pump).
+//! A session: receives the request and files of one `scifrun`, runs the program, and passes it
+//! input and signals from the connection. [`pump`](crate::pump) sends its output back.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,30 +19,30 @@ use syscall::error::{ENOEXEC, Error, Result};
 
 use crate::pump::{self, Output};
 
-/// The signal that tells programs that their user has gone, as from a terminal.
+/// The signal that ends programs whose user has gone, as a terminal sends it.
 const SIGHUP: u32 = 1;
-/// How long it is waited for the end of a program that was killed, and between two looks.
+/// How long to wait for a killed program to end, and the time between two checks.
 const END_LIMIT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where runs with files have their directories.
+/// The directory in which runs with files get theirs.
 const DIRECTORIES: &str = "/tmp";
 
-/// A result, or the refusal that the client gets.
+/// A result, or the refusal to send to the client.
 type Answer<T> = core::result::Result<T, Refusal>;
-/// Something, or the client is gone or talks nonsense.
+/// A result, or the failure of the connection: the client has gone or sends nonsense.
 type Outcome<T> = core::result::Result<T, Failure>;
 
-/// Serves the connection behind the descriptor.
+/// Serves the connection behind the descriptor `fd`.
 pub fn main(fd: usize) -> i32 {
     let connection = Arc::new(Connection::new(Endpoint::from_file(Fd::new(fd))));
-    // The end of the run ends all its processes.
+    // All processes of the run are in one group, and end with the run.
     let led = process::lead_group();
     let begun = led.map_err(Failure).and_then(|()| begin(&connection));
     let session = match begun {
         Ok(Ok(session)) => session,
         Ok(Err(refusal)) => {
-            // A peer that has gone needs no answer.
+            // The result does not matter: a peer that has gone needs no answer.
             let _ = connection.send(Kind::Refused, &refusal.encode());
             return 1;
         }
@@ -54,9 +54,10 @@ pub fn main(fd: usize) -> i32 {
     session.serve(&connection)
 }
 
-/// The client has gone: ends the program, what it has started, and this process.
+/// Ends the run after the client has gone: the program, the processes it has started, and this
+/// process. Returns the exit status.
 fn abandon(pid: u32, directory: &Directory) -> i32 {
-    // The program first: what its directory holds must not change while it is removed.
+    // The program ends first, because its directory must not change while it is removed.
     let end = Instant::now() + END_LIMIT;
     while process::kill(pid, SIGHUP).is_ok() && Instant::now() < end {
         sleep(LOOK);
@@ -66,29 +67,29 @@ fn abandon(pid: u32, directory: &Directory) -> i32 {
     1
 }
 
-/// A program that runs.
+/// A program that runs for a client.
 struct Session {
     pid: u32,
-    /// Where its input goes; none: it gets no more.
+    /// The pipe for its input; `None` once the input has ended.
     input: Option<Fd>,
-    /// Whether the client knows that it has ended.
+    /// Whether the program has ended and the client has been told, or is about to be.
     is_over: Arc<AtomicBool>,
     directory: Directory,
 }
 
-/// The directory of the run, if it has one.
+/// The path of the run's directory, if it has one.
 #[derive(Clone)]
 struct Directory(Option<String>);
 
 impl Directory {
-    /// Removes it with the files in it.
+    /// Removes the directory with all files in it.
     fn remove(&self) {
         let Some(path) = &self.0 else { return };
         remove_tree(path, 0);
     }
 }
 
-/// How deeply directories are looked into when they are removed.
+/// How many levels of directories are removed.
 const MAX_DEPTH: u32 = 32;
 
 fn remove_tree(path: &str, depth: u32) {
@@ -99,7 +100,7 @@ fn remove_tree(path: &str, depth: u32) {
             match name {
                 "." | ".." => {}
                 _ if entry.is_dir() && depth < MAX_DEPTH => remove_tree(&below, depth + 1),
-                // Files that cannot be removed are left to their owner.
+                // Files that cannot be removed stay.
                 _ => drop(fs::remove_file(&below)),
             }
         }
@@ -107,7 +108,7 @@ fn remove_tree(path: &str, depth: u32) {
     let _ = fs::remove_dir(path);
 }
 
-/// Why it is not run, for the client.
+/// The refusal for an error, with its reason for the client.
 fn refusal(what: &str, error: Error) -> Refusal {
     Refusal {
         errno: error.errno.unsigned_abs(),
@@ -115,14 +116,14 @@ fn refusal(what: &str, error: Error) -> Refusal {
     }
 }
 
-/// Receives request and files, and starts the program.
+/// Receives the request and files, and starts the program.
 fn begin(connection: &Arc<Connection>) -> Outcome<Answer<Session>> {
     let mut payload = Vec::new();
     if connection.receive(&mut payload)? != Kind::Request {
         return Err(Malformed.into());
     }
     let request = Request::decode(&payload)?;
-    // From here on everything happens with the rights of the user to be served.
+    // From here on this process has only the rights of the user for whom it runs.
     if let Err(error) = process::set_own_ids(request.uid, request.gid) {
         return Ok(Err(refusal("becoming the user", error)));
     }
@@ -145,7 +146,7 @@ fn prepare(
         problem = make_directory(directory).err();
     }
     let mut incoming: Option<Incoming> = None;
-    // All files are taken in any case: the client sends them before it listens.
+    // All files are received even after an error: the client sends them all before it reads.
     loop {
         match connection.receive(payload)? {
             Kind::File if incoming.as_ref().is_none_or(Incoming::is_complete) => {
@@ -179,7 +180,7 @@ fn prepare(
     Ok(start(connection, request, directory))
 }
 
-/// The directory of the run, made now if it is not there.
+/// Returns the directory of the run, which it makes if there is none yet.
 fn make_directory(directory: &mut Directory) -> Answer<String> {
     if let Some(path) = &directory.0 {
         return Ok(path.clone());
@@ -190,14 +191,14 @@ fn make_directory(directory: &mut Directory) -> Answer<String> {
     Ok(path)
 }
 
-/// A new pipe: the end to read and the end to write.
+/// A new pipe: the end to read from and the end to write to.
 pub fn pipe() -> Result<(Fd, Fd)> {
     let reader = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
     let writer = Fd::new(libredox::call::dup(reader.raw(), b"write")?);
     Ok((reader, writer))
 }
 
-/// Starts the program, and the threads that pass on what comes from it.
+/// Starts the program, and the threads that serve its streams.
 fn start(
     connection: &Arc<Connection>,
     request: &Request,
@@ -213,7 +214,7 @@ fn start(
     set_variables(&mut command, request);
     command.stdin(&stdin.0).stdout(&stdout.1).stderr(&stderr.1);
     let spawned = match command.spawn() {
-        // A script: its shell runs it.
+        // The file is a script, so a shell runs it.
         Err(error) if error.errno == ENOEXEC => {
             let mut shell = Command::new("sh");
             shell.args(&request.arguments);
@@ -225,10 +226,10 @@ fn start(
     };
     let child = spawned.map_err(|error| refusal(name, error))?;
     let pid = child.pid();
-    // The program's ends are the program's alone: their end is to be seen.
+    // Only the program keeps its ends of the pipes, so that their ends show when it closes them.
     drop((stdin.0, stdout.1, stderr.1));
     let failed = |error| {
-        // Without the threads there is no use in it; its group goes with this process.
+        // Without the threads the program cannot be served; its group ends with this process.
         let _ = process::kill(pid, SIGHUP);
         refusal("threads", error)
     };
@@ -247,7 +248,7 @@ fn start(
         is_over: Arc::default(),
     };
     let is_over = output.is_over.clone();
-    // Before the program's first words.
+    // The client must receive this before the program's output.
     let _ = connection.send(Kind::Started, &pid.to_le_bytes());
     let directory = directory.clone();
     let cleaner = directory.clone();
@@ -279,7 +280,7 @@ fn set_variables(command: &mut Command, request: &Request) {
     }
 }
 
-/// Goes to where the program is to run, which it may be found by.
+/// Changes to the directory in which to run the program; its path may be relative to it.
 fn enter(request: &Request, directory: &Directory) -> Answer<()> {
     let path = match &directory.0 {
         _ if !request.directory.is_empty() => &request.directory,
@@ -289,16 +290,16 @@ fn enter(request: &Request, directory: &Directory) -> Answer<()> {
     env::set_current_dir(path).map_err(|error| refusal(path, error))
 }
 
-/// Waits for the end of the program and tells it.
+/// Waits for the program's end and reports it to the pump.
 fn wait_for(mut child: Child, reports: &Fd) {
     let status = child.wait().map_or(0, |status| status.into_raw());
-    // The reader ends with this process only.
+    // The reader ends only with this process.
     let _ = runtime::io::write_all(reports.raw(), &pump::ended(status));
 }
 
 impl Session {
-    /// Takes what the client sends until it goes; then the program ends with all that it has
-    /// started. If the program ended before, what it left in the background goes on.
+    /// Handles the client's frames until the client goes; then the program ends with all processes
+    /// it has started. If the program has ended before, its background processes go on.
     fn serve(mut self, connection: &Connection) -> i32 {
         let mut payload = Vec::new();
         while let Ok(kind) = connection.receive(&mut payload)
@@ -315,14 +316,14 @@ impl Session {
         match kind {
             Kind::Stdin if payload.len() <= STDIN_WINDOW => {
                 if let Some(input) = &self.input {
-                    // It has room for a window.
+                    // The pipe has room for a whole window.
                     runtime::io::write_all(input.raw(), payload)?;
                 }
             }
             Kind::StdinEnd => self.input = None,
             Kind::Signal => {
                 let signal = protocol::decode_number(payload)?;
-                // The program may have ended, or not be ours to end.
+                // The program may have ended, or belong to a user whom this one may not signal.
                 let _ = process::kill(self.pid, signal);
             }
             _ => return Err(Malformed.into()),
