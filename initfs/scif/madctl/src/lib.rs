@@ -1,4 +1,5 @@
-//! The views of `madctl`: the fabric as a table and as a drawing, and times of answers.
+//! The text of `madctl`: the fabric as a table and as a drawing, counters, and summaries of answer
+//! times.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -9,23 +10,23 @@ use alloc::vec::Vec;
 
 use mad_core::attributes::{get, node_info, port_info};
 
-/// Counters of a port (PortCountersExtended).
+/// Counters of a port, from the attribute PortCountersExtended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes that went out, and that came in.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// As above.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Packets that went out, and that came in.
+    /// Packets sent.
     pub sent: u64,
-    /// As above.
+    /// Packets received.
     pub received: u64,
 }
 
 impl Counters {
-    /// From the attribute.
+    /// Decodes the attribute.
     pub fn read(data: &[u8]) -> Counters {
-        // Data are counted in words of four bytes.
+        // The attribute counts data in words of four bytes.
         Counters {
             sent_bytes: get(data, (64, 64)).wrapping_mul(4),
             received_bytes: get(data, (128, 64)).wrapping_mul(4),
@@ -34,7 +35,7 @@ impl Counters {
         }
     }
 
-    /// The counts since an earlier look.
+    /// The counts since an earlier reading.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
             sent_bytes: self.sent_bytes.wrapping_sub(earlier.sent_bytes),
@@ -44,7 +45,7 @@ impl Counters {
         }
     }
 
-    /// A line for people.
+    /// The counters as a line for people.
     pub fn line(&self) -> String {
         format!(
             "sent {} packets, {} bytes; received {} packets, {} bytes",
@@ -56,13 +57,13 @@ impl Counters {
 /// The other end of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its text.
+    /// Its NodeDescription.
     pub name: String,
-    /// Its identifier.
+    /// Its GUID.
     pub guid: u64,
-    /// The local identifier of its port.
+    /// The local identifier (LID) of its port.
     pub lid: u16,
-    /// The counters of its port, if it tells them.
+    /// The counters of its port, if it answers with them.
     pub counters: Option<Counters>,
 }
 
@@ -71,49 +72,49 @@ pub struct Peer {
 pub struct SwitchPort {
     /// Its number.
     pub port: u8,
-    /// Its state, as a code.
+    /// Its logical state, as the code in PortInfo.
     pub state: u8,
-    /// Its rate.
+    /// Its width and speed, for example `4X-EDR`.
     pub rate: String,
-    /// The other end, if that answers.
+    /// The other end of the link, if it answers.
     pub peer: Option<Peer>,
 }
 
 /// The fabric: the switch and its links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fabric {
-    /// The switch's text and local identifier.
+    /// The switch's NodeDescription.
     pub name: String,
-    /// As above.
+    /// The switch's LID.
     pub lid: u16,
     /// Its ports.
     pub links: Vec<SwitchPort>,
 }
 
-/// The text of a NodeDescription.
+/// Decodes the text of a NodeDescription.
 pub fn description(data: &[u8]) -> String {
     let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
-    // Text of another node is shown to people, but for control characters.
+    // The text comes from another node, so control characters are removed before people see it.
     let text = String::from_utf8_lossy(text);
     text.chars().filter(|of| !of.is_control()).collect()
 }
 
-/// The identifier in NodeInfo.
+/// Reads the GUID of a node from its NodeInfo.
 pub fn node_guid(data: &[u8]) -> u64 {
     get(data, node_info::NODE_GUID)
 }
 
-/// The number of ports in NodeInfo.
+/// Reads the number of ports from a NodeInfo.
 pub fn ports(data: &[u8]) -> u8 {
     get(data, node_info::PORTS) as u8
 }
 
-/// The local identifier in PortInfo.
+/// Reads the LID from a PortInfo.
 pub fn lid(data: &[u8]) -> u16 {
     get(data, port_info::LID) as u16
 }
 
-/// A port of the switch from its PortInfo.
+/// Describes a port of the switch by its PortInfo.
 pub fn link(port: u8, data: &[u8]) -> SwitchPort {
     let width = match get(data, port_info::WIDTH_ACTIVE) {
         1 => 1,
@@ -209,7 +210,7 @@ pub fn table(fabric: &Fabric) -> String {
     text
 }
 
-/// Text for a drawing.
+/// Escapes text for an SVG drawing.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut text, of| {
         match of {
@@ -223,7 +224,7 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// The fabric as a drawing: the switch, a line for each link, and what is at its end.
+/// The fabric as an SVG drawing: the switch, a line for each link, and the node at its end.
 pub fn drawing(fabric: &Fabric) -> String {
     let row_height = 44;
     let height = row_height * (fabric.links.len() + 1);
@@ -274,7 +275,7 @@ pub fn drawing(fabric: &Fabric) -> String {
     text + "</svg>\n"
 }
 
-/// Least, mean and greatest of times in nanoseconds, in words.
+/// A sentence with the least, mean and greatest of times, which are given in nanoseconds.
 pub fn summary(asked: usize, times: &[u64]) -> String {
     let answered = times.len();
     let mut text = format!("{asked} asked, {answered} answered");
@@ -286,7 +287,7 @@ pub fn summary(asked: usize, times: &[u64]) -> String {
     text
 }
 
-/// A local identifier as people write it: 5, or 0x5.
+/// Parses a LID as people write it: 5, or 0x5.
 pub fn parse_lid(text: &str) -> Option<u16> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16),

@@ -1,5 +1,5 @@
-//! `madctl`: the InfiniBand fabric by management datagrams, for people: links as a table or as a
-//! drawing, answers of a port, counters of a port.
+//! `madctl`: shows people the InfiniBand fabric by means of management datagrams: its links as a
+//! table or a drawing, the answers of a port, the counters of a port.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -27,23 +27,23 @@ usage: madctl                        links of the fabric, with states, rates and
        madctl counters LID [SECONDS] what a port has counted; with SECONDS again and again
        madctl version";
 
-    /// Wrong arguments.
+    /// Exit status for wrong arguments.
     const STATUS_USAGE: i32 = 2;
-    /// How often `ping` asks.
+    /// How often `ping` asks by default.
     const PINGS: usize = 4;
-    /// How long each of them waits.
+    /// How long `ping` waits for each answer; it does not ask again.
     const PING: RetryPolicy = RetryPolicy {
         timeout_ms: 1000,
         retries: 0,
     };
-    /// For ports behind links that may just go down.
+    /// The waiting time for ports whose link may go down meanwhile.
     const SHORT: RetryPolicy = RetryPolicy {
         timeout_ms: 300,
         retries: 2,
     };
-    /// The state of a port with somebody behind it.
+    /// The state of a port that is linked to a node.
     const ACTIVE: u8 = 4;
-    /// Where an attribute of performance management begins.
+    /// Offset of the attribute in a datagram of performance management.
     const DATA: usize = 64;
 
     fn main() -> i32 {
@@ -99,7 +99,7 @@ usage: madctl                        links of the fabric, with states, rates and
         }
     }
 
-    /// The port with its agents.
+    /// The port with the agents by which this program asks.
     struct Asker {
         port: Port,
         subnet: Agent,
@@ -125,7 +125,8 @@ usage: madctl                        links of the fabric, with states, rates and
             self.last
         }
 
-        /// An attribute of subnet management by a directed route; `None`: no answer, or a refusal.
+        /// Asks for an attribute of subnet management by a directed route; `None` if there is no
+        /// answer, or a refusal.
         fn directed(
             &mut self,
             number: u16,
@@ -140,7 +141,7 @@ usage: madctl                        links of the fabric, with states, rates and
             Ok(good.map(|smp| smp.data))
         }
 
-        /// The counters of a port.
+        /// Asks for the counters of a port; `None` if there is no answer, or a refusal.
         fn counters(&mut self, lid: u16) -> Result<Option<Counters>, Error> {
             let number = attribute::PORT_COUNTERS_EXTENDED;
             let mut mad = get(class::PERFORMANCE, 1, number, 0, self.number());
@@ -176,7 +177,7 @@ usage: madctl                        links of the fabric, with states, rates and
         }
     }
 
-    /// Looks at the fabric and shows it.
+    /// Asks the switch and its ports for their description, and prints the fabric.
     fn fabric(show: fn(&Fabric) -> String) -> Done {
         let mut asker = Asker::open()?;
         let switch = asker.directed(attribute::NODE_INFO, 0, &[1])?;

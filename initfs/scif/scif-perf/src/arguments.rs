@@ -1,4 +1,4 @@
-//! The words of a benchmark's command line: `--option value`, `--option=value`, `--flag`, and words
+//! Parses a benchmark's command line: `--option value`, `--option=value`, `--flag`, and words
 //! without a dash.
 
 use alloc::format;
@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 use crate::report;
 
-/// A command line, taken apart.
+/// A parsed command line.
 #[derive(Debug, Default)]
 pub struct Arguments {
     /// The words without a dash.
@@ -16,15 +16,15 @@ pub struct Arguments {
     options: Vec<(&'static str, String)>,
 }
 
-/// A sentence that says what is wrong with a command line.
+/// A sentence that describes a mistake in a command line.
 pub type Wrong = String;
 
 impl Arguments {
-    /// Takes the words after the program's name apart. `flags` stand alone, `options` have a value;
+    /// Parses the words after the program's name. `flags` stand alone, `options` have a value;
     /// both are given with their dashes.
     ///
     /// # Errors
-    /// An unknown option, a value that is missing or too much.
+    /// An unknown option, a missing value, or a value that a flag does not take.
     pub fn parse(
         line: impl IntoIterator<Item = String>,
         flags: &[&'static str],
@@ -66,7 +66,7 @@ impl Arguments {
         self.text(name).is_some()
     }
 
-    /// The value of an option; the last one counts.
+    /// The value of an option, the last one if it was given several times.
     pub fn text(&self, name: &str) -> Option<&str> {
         let mut found = self.options.iter().rev();
         found
@@ -74,10 +74,10 @@ impl Arguments {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The number an option says, or `default`.
+    /// The number that is the value of an option, or `default` if it was not given.
     ///
     /// # Errors
-    /// When it is no number of the type.
+    /// The value is no number of the type.
     pub fn number<T: FromStr>(&self, name: &str, default: T) -> Result<T, Wrong> {
         match self.text(name) {
             None => Ok(default),
@@ -88,10 +88,10 @@ impl Arguments {
         }
     }
 
-    /// The sizes an option lists (`64,4K,1M`), if it is given.
+    /// The sizes in an option's list (`64,4K,1M`), if it was given.
     ///
     /// # Errors
-    /// When one is no size, or 0.
+    /// One of them is no size, or is 0.
     pub fn sizes(&self, name: &str) -> Result<Option<Vec<u64>>, Wrong> {
         let Some(list) = self.text(name) else {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Code that benchmarks share: samples and their percentiles, one line of output per measurement,
-//! the options of `scif-perf`, and inside the image its tests (`perf`), to which another program
-//! can add its own.
+//! Code that benchmarks share: samples and their percentiles, output with a line for each
+//! measurement, the options of `scif-perf`, and, inside the image, its tests (`perf`), to which
+//! another program can add its own.
 #![no_std]
 
 extern crate alloc;

@@ -1,5 +1,6 @@
-//! Measures SCIF: latency, bandwidth, what connecting, registering and mapping cost, and what
-//! grows with what. `scif-perf -s` on one node, `scif-perf NODE` on another or on the same one.
+//! Measures SCIF: latency, bandwidth, the costs of connecting, registering and mapping, and how
+//! they grow with the number of connections, windows and the like. Start `scif-perf -s` on one
+//! node, then `scif-perf NODE` on another or on the same one.
 //!
 //! Names of the tests (`--test`, and `test` in the JSON lines, see `scif_perf::report`):
 //!
@@ -13,7 +14,7 @@
 //! | `local_copy` | bytes | bytes_per_s | the copy routine, between own buffers |
 //! | `msg_rtt_poll` | bytes | ns | a message and one back, both sides polling |
 //! | `msg_rtt_block` | bytes | ns | the same, both sides asleep until it comes |
-//! | `msg_rtt_usual` | bytes | ns | the same, by blocking calls as they are unless told otherwise |
+//! | `msg_rtt_usual` | bytes | ns | the same, by blocking calls that wait as by default |
 //! | `stream`, `stream_read` | bytes | bytes_per_s | messages to and from the peer |
 //! | `file_stream`, `file_stream_read` | bytes | bytes_per_s | the same by `write` and `read` |
 //! | `register`, `unregister` | bytes | ns | one window |

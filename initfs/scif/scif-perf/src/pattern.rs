@@ -1,11 +1,12 @@
-//! Test data of benchmarks: bytes that do not repeat, and a checksum that shows their arrival.
+//! Test data of benchmarks: bytes that do not repeat, and a checksum that shows that they have
+//! arrived.
 
-/// A sum that notices changed, swapped and missing bytes.
+/// A checksum that detects changed, swapped and missing bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes; the last ones of a piece count as a word.
+    /// Adds the bytes of a piece. Up to seven bytes at its end count as a word.
     pub fn add(&mut self, bytes: &[u8]) {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         for piece in bytes.chunks(8) {
@@ -23,7 +24,7 @@ impl Sum {
     }
 }
 
-/// The sum of one piece.
+/// The checksum of one piece.
 pub fn sum(bytes: &[u8]) -> u64 {
     let mut sum = Sum::default();
     sum.add(bytes);

@@ -1,8 +1,8 @@
-//! A stream of copies that another thread or node reads, and nothing else: what a stream of
-//! messages can reach at most. Messages go through slots of one piece of memory; the writer
-//! announces each, the reader gives slots back, a quarter of them at a time.
+//! A stream of copies that another thread or node reads, and nothing else: the upper bound for a
+//! stream of messages. Messages pass through slots in one piece of memory. The writer announces
+//! each message; the reader frees the slots, a quarter of them at a time.
 //!
-//! The reader loads one word of each cache line. So each line crosses to it, by the fewest loads.
+//! The reader loads one word of each cache line, so each line crosses to it by the fewest loads.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,15 +10,15 @@ use hal::mem::Region;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Looks at a word before giving up: some seconds.
+/// Reads of a word before giving up, which take a few seconds.
 const MAX_LOOKS: u32 = 2_000_000_000;
 
-/// Memory that both sides reach.
+/// Memory that both sides can reach.
 pub trait SlotMemory {
-    /// Copies bytes in, by the fastest routine; nothing when they do not fit inside.
+    /// Copies bytes in, by the fastest routine; `None` if they do not fit inside.
     fn put(&self, offset: usize, bytes: &[u8]) -> Option<()>;
 
-    /// Loads a word; nothing when it is not inside.
+    /// Loads a word; `None` if it is not inside.
     fn word(&self, offset: usize) -> Option<u64>;
 }
 
@@ -34,13 +34,13 @@ impl SlotMemory for Region {
     }
 }
 
-/// Slots for messages, as one side sees them.
+/// The slots for messages, as one side sees them.
 pub struct Slots<'a, M> {
-    /// Their memory, from its start on.
+    /// The memory of the slots, which begin at its start.
     pub memory: &'a M,
-    /// Bytes of a message.
+    /// Bytes in a message.
     pub bytes: usize,
-    /// Their number.
+    /// Number of slots.
     pub count: u64,
     /// Number of messages that were written, stored by the writer.
     pub written: &'a AtomicU64,
@@ -53,7 +53,7 @@ pub struct Slots<'a, M> {
 pub enum Stopped {
     /// The slots are not inside their memory.
     Outside,
-    /// The other side stands still.
+    /// The other side makes no progress.
     Alone,
 }
 
@@ -68,7 +68,7 @@ impl core::fmt::Display for Stopped {
 
 impl core::error::Error for Stopped {}
 
-/// Waits until a word reaches a number.
+/// Waits until a word has reached a number.
 fn reach(word: &AtomicU64, number: u64) -> Result<(), Stopped> {
     for _ in 0..MAX_LOOKS {
         if word.load(Ordering::Acquire) >= number {
@@ -83,7 +83,7 @@ impl<M: SlotMemory> Slots<'_, M> {
         (number % self.count) as usize * self.bytes
     }
 
-    /// Writes messages of this content with the numbers from `first` up to `end`.
+    /// Writes `message` once for each number from `first` up to `end`, which is not included.
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -97,8 +97,8 @@ impl<M: SlotMemory> Slots<'_, M> {
         Ok(())
     }
 
-    /// Reads the messages up to the one before `end`; the sum of what it loaded of the last one,
-    /// as [`sum`] has it.
+    /// Reads the messages with the numbers below `end`. Returns the checksum of the words that it
+    /// loaded of the last one, which is that of [`sum`].
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -120,7 +120,7 @@ impl<M: SlotMemory> Slots<'_, M> {
         Ok(sum)
     }
 
-    /// Waits until messages up to this number are read.
+    /// Waits until the messages with the numbers below `end` have been read.
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -133,7 +133,7 @@ fn add(sum: u64, word: u64) -> u64 {
     sum.rotate_left(1) ^ word
 }
 
-/// The sum of one word of each cache line of a message.
+/// The checksum of a message: of the first word of each cache line.
 pub fn sum(message: &[u8]) -> u64 {
     let first = |line: &[u8]| {
         line.first_chunk()

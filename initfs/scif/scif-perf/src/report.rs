@@ -1,12 +1,12 @@
-//! The output of a benchmark: for people a table, for programs one JSON object per line.
+//! The output of a benchmark: a table for people, a JSON object on each line for programs.
 //!
 //! ```text
 //! {"test":"rma_read","size":1048576,"unit":"bytes_per_s","n":40,"min":…,"p50":…,"p90":…,
 //!  "p99":…,"max":…,"repetitions":[…]}
 //! ```
-//! (in one line). `n` is the number of samples, `repetitions` the median of each repetition. 90 of
-//! 100 samples are at least as good as `p90`, and 99 of 100 as `p99`: times at most that long,
-//! rates at least that high. More keys may follow `size`, each with a string or a number.
+//! (on one line). `n` is the number of samples, `repetitions` has the median of each repetition.
+//! 90 of 100 samples are at least as good as `p90`, and 99 of 100 as `p99`: times are at most that
+//! long, rates at least that high. More keys may follow `size`, each with a string or a number.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,16 +14,16 @@ use core::fmt::{self, Write};
 
 use crate::samples::Summary;
 
-/// The meaning of a measurement's numbers.
+/// The unit of a measurement's numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Nanoseconds: less is better.
     Nanoseconds,
     /// Bytes per second: more is better.
     BytesPerSecond,
-    /// Connections, messages, … per second: more is better.
+    /// Connections, messages and the like per second: more is better.
     PerSecond,
-    /// Bytes that something occupies: less is better.
+    /// Bytes that an object occupies: less is better.
     Bytes,
 }
 
@@ -38,12 +38,12 @@ impl Unit {
         }
     }
 
-    /// Whether the greatest value is the best.
+    /// Whether greater values are better.
     fn more_is_better(self) -> bool {
         !matches!(self, Self::Nanoseconds | Self::Bytes)
     }
 
-    /// The unit of the table and what a value has to be divided by for it.
+    /// The unit of the table for such a value, and the number by which to divide values.
     fn for_people(self, value: f64) -> (&'static str, f64) {
         match self {
             Self::Nanoseconds if value < 10_000.0 => ("ns", 1.0),
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// A result: what was measured, and the samples' summary.
+/// A result: the test, and the summary of its samples.
 #[derive(Clone, Debug)]
 pub struct Line {
     test: String,
@@ -72,12 +72,12 @@ enum Value {
     Number(u64),
 }
 
-/// The head of the table that [`Line`]s make up when they are displayed.
+/// The head of the table whose lines are displayed [`Line`]s.
 pub const TABLE_HEAD: &str =
     "test                      size        p50        p90        p99        min        max  unit";
 
 impl Line {
-    /// A result of `test` (a word) with `size` bytes, or whatever the test counts.
+    /// A result of `test` (a word) with a size of `size` bytes, or of whatever the test counts.
     pub fn new(test: &str, size: u64, unit: Unit, mut summary: Summary) -> Self {
         if unit.more_is_better() {
             (summary.p90, summary.p99) = (summary.p10, summary.p1);
@@ -188,7 +188,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Reads what [`size`] writes, and plain numbers.
+/// Parses a size as [`size`] writes it, one with a `G`, or a plain number.
 pub fn parse_size(word: &str) -> Option<u64> {
     let split = word.len() - usize::from(word.ends_with(['K', 'k', 'M', 'm', 'G', 'g']));
     let (digits, unit) = word.split_at_checked(split)?;

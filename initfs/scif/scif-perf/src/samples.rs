@@ -1,5 +1,5 @@
-//! Samples of one measurement and their summary: percentiles of all samples, and the median
-//! of each repetition, whose spread says how far the machine can be trusted.
+//! Samples of a measurement and their summary: percentiles of all samples, and the median of each
+//! repetition. The spread of the medians shows how steady the machine is.
 
 use alloc::vec::Vec;
 
@@ -10,31 +10,31 @@ pub struct Samples {
     medians: Vec<f64>,
 }
 
-/// The summary of a measurement; the unit is the samples'.
+/// The summary of a measurement, in the unit of its samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Number of samples.
     pub count: usize,
-    /// The least.
+    /// The least sample.
     pub min: f64,
-    /// 1 of 100 is at most this.
+    /// 1 of 100 samples is at most this.
     pub p1: f64,
-    /// 10 of 100 are at most this.
+    /// 10 of 100 samples are at most this.
     pub p10: f64,
     /// The median.
     pub p50: f64,
-    /// 90 of 100 are at most this.
+    /// 90 of 100 samples are at most this.
     pub p90: f64,
-    /// 99 of 100 are at most this.
+    /// 99 of 100 samples are at most this.
     pub p99: f64,
-    /// The greatest.
+    /// The greatest sample.
     pub max: f64,
-    /// The median of each repetition, in their order.
+    /// The median of each repetition, in the order of the repetitions.
     pub repetitions: Vec<f64>,
 }
 
 impl Samples {
-    /// None yet.
+    /// No samples yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,7 +48,7 @@ impl Samples {
         }
     }
 
-    /// The same samples, each multiplied by `factor`.
+    /// These samples, each multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let scaled = |list: &[f64]| list.iter().map(|sample| sample * factor).collect();
@@ -58,7 +58,7 @@ impl Samples {
         }
     }
 
-    /// The percentiles; `None` without samples.
+    /// The summary; `None` without samples.
     pub fn summary(mut self) -> Option<Summary> {
         self.all.sort_unstable_by(f64::total_cmp);
         let all = &self.all;
@@ -76,7 +76,8 @@ impl Samples {
     }
 }
 
-/// The smallest of the sorted samples that `percent` of 100 samples do not exceed; none of none.
+/// The smallest of the sorted samples that at least `percent` of 100 samples do not exceed; `None`
+/// without samples.
 pub fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()

@@ -1,26 +1,26 @@
-//! Taking samples: how long one call takes, or how many bytes it moves in a second.
+//! Takes samples: the time of a call, or the bytes that it moves per second.
 
 use alloc::vec::Vec;
 
 use hal::clock::{Rate, ticks};
 
-/// Calls that are shorter than this are timed several at once, so that reading the counter does
-/// not count.
+/// Shorter calls than this are timed in batches, so that the time to read the counter does not
+/// matter.
 const BATCH_NS: f64 = 20_000.0;
 
-/// Calls before the first one that is timed. After something else has used the processor's caches,
-/// the second copy of 16 MiB is still as slow as the first: on an Intel Xeon with a last level
-/// cache that other machines share, 3.2 GB/s, and 5.8 from the third or fourth on.
+/// Calls before the first one that is timed. After another test has used the processor's caches,
+/// the second copy of 16 MiB is still as slow as the first: on an Intel Xeon whose last level
+/// cache is shared with other machines, 3.2 GB/s, and 5.8 GB/s from the third or fourth copy on.
 const WARM_UP_CALLS: usize = 4;
 
-/// Least number of samples of a repetition of calls that fit into the budget.
+/// Least number of samples in a repetition whose calls fit into the budget.
 const MIN_SAMPLES: usize = 3;
 
 /// Samples of a call that moves `bytes` bytes, in bytes per second, taken for about `budget_ns`
 /// nanoseconds after [`WARM_UP_CALLS`] calls that are not counted.
 ///
 /// # Errors
-/// The first of `call`.
+/// The first error of `call`.
 pub fn rates<E>(
     rate: Rate,
     bytes: u64,
@@ -34,12 +34,12 @@ pub fn rates<E>(
     Ok(samples)
 }
 
-/// Samples of the nanoseconds one call takes, taken for about `budget_ns` nanoseconds after
-/// [`WARM_UP_CALLS`] calls that are not counted. Short calls are timed in batches; a sample is then
-/// the batch's mean. Of calls that take longer than the budget there is one sample.
+/// Samples of the nanoseconds that one call takes, taken for about `budget_ns` nanoseconds after
+/// [`WARM_UP_CALLS`] calls that are not counted. Short calls are timed in batches; a sample is
+/// then the mean of a batch. A call that takes longer than the budget gives one sample.
 ///
 /// # Errors
-/// The first of `call`.
+/// The first error of `call`.
 pub fn durations<E>(
     rate: Rate,
     budget_ns: u64,

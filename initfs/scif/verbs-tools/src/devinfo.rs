@@ -1,8 +1,8 @@
-//! The description of the device that the file `devinfo` has, as `ibv_devinfo` prints it.
+//! The description of the device from the file `devinfo`, as `ibv_devinfo` prints it.
 
 use alloc::string::String;
 
-/// The lines printed without `-v`: the names are those of rdma-core's program.
+/// Names of the lines that are printed without `-v`; those of rdma-core's program.
 const SHORT: &[&str] = &[
     "hca_id",
     "transport",
@@ -34,7 +34,7 @@ pub fn short(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A table of devices as `ibv_devices` prints it, from names and identifiers.
+/// A table of devices as `ibv_devices` prints it, from their names and GUIDs.
 pub fn list<'a>(devices: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = String::from("    device          \t   node GUID\n");
     text += "    ------          \t----------------\n";

@@ -1,5 +1,5 @@
-//! The parts of the programs for RDMA verbs: descriptions of the device, what its objects do, and
-//! measurements between two programs.
+//! The parts of the programs for RDMA verbs: the description of the device, the traffic of its
+//! objects, and measurements between two programs.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

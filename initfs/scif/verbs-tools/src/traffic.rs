@@ -1,4 +1,5 @@
-//! The traffic of the device's objects: by program, and between two looks.
+//! The traffic of the device's objects: the objects of each program, and rates between two
+//! readings.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -6,7 +7,7 @@ use alloc::vec::Vec;
 
 use scifctl::table::{Row, Table};
 
-/// Bytes of a megabyte, as rates count.
+/// Bytes in a megabyte.
 const MEGABYTE: f64 = 1e6;
 
 fn number(row: &Row<'_>, column: &str) -> u64 {
@@ -14,8 +15,8 @@ fn number(row: &Row<'_>, column: &str) -> u64 {
     cell.unwrap_or(0)
 }
 
-/// The rates of queue pairs between two looks at the table `qps`, `seconds` apart: those of the
-/// second look, the busiest first.
+/// The table of the rates of queue pairs between two readings of the table `qps` that are
+/// `seconds` apart: the queue pairs of the second one, the busiest first.
 pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
     let name = |row: &Row<'_>| ["context", "handle", "qpn"].map(|column| number(row, column));
     let mut lines: Vec<(u64, String)> = Vec::new();
@@ -55,7 +56,7 @@ pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
     Table::with_columns(columns, &lines.join("\n"))
 }
 
-/// The tables that tell what programs hold, as the daemon writes them.
+/// The text of the daemon's tables from which the objects of programs are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     /// `qps`.
@@ -68,11 +69,11 @@ pub struct Sources<'a> {
     pub mrs: &'a str,
 }
 
-/// Name and state of what a row tells of.
+/// Turns a row, whose cells it gets by column, into the name and state of an object.
 type Describe = fn(&dyn Fn(&str) -> String) -> [String; 2];
 
-/// The table of what programs hold: `pid`, `kind`, `name`, `state`, of one program or of all, those
-/// with the lowest process numbers first.
+/// The table of the objects that programs hold, with the columns `pid`, `kind`, `name` and
+/// `state`: of one program or of all, sorted by process number.
 pub fn holdings(sources: Sources<'_>, only: Option<u32>) -> Table {
     let of: [(&str, &str, Describe); 4] = [
         ("qp", sources.qps, |cell| {
@@ -137,7 +138,7 @@ mod tests {
             ["1", "4", "100", "2.0", "0", "0.0", "2", "5"]
         );
         assert_eq!(lines[2][7..11], ["0", "0.0", "0", "0.0"]);
-        // A table of a daemon that has started anew.
+        // A table of a daemon that was restarted.
         assert_eq!(rates(&after, &qps(""), 1.0).len(), 0);
     }
 

@@ -19,13 +19,13 @@ use crate::timing;
 const MIN_BYTES: u64 = 64;
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Smallest number of entries of an emulator's address cache. Two buffers share entries of it when
-/// their page numbers differ by a multiple of this, which makes copies slow.
+/// Smallest number of entries in the address cache of an emulator. Two buffers whose page numbers
+/// differ by a multiple of it share an entry, which makes copies slow.
 const CACHE_ENTRIES: usize = 64;
-/// By how many pages buffers are kept apart, beyond multiples of [`CACHE_ENTRIES`].
+/// By how many pages buffers are kept apart, in addition to multiples of [`CACHE_ENTRIES`].
 const DISTANCE: usize = 37;
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     for (test, toward, is_own) in [
         ("rma_write", true, false),
@@ -73,8 +73,8 @@ fn sizes(settings: &Settings) -> Vec<u64> {
     settings.sizes(&default)
 }
 
-/// Measures copies of all sizes that are asked for, one repetition of all sizes after the other, so
-/// that what disturbs the machine for a while does not hit one size alone.
+/// Measures copies of all sizes of the settings. Each repetition covers all sizes, so that a
+/// disturbance of the machine does not affect one size alone.
 pub fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
     let sizes = sizes(settings);
     let mut samples = alloc::vec![Samples::new(); sizes.len()];
@@ -96,13 +96,13 @@ pub fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> R
     Ok(())
 }
 
-/// The largest size, whole pages.
+/// The largest size of the settings, rounded up to whole pages.
 pub fn whole(settings: &Settings) -> usize {
     let largest = sizes(settings).into_iter().max().unwrap_or(MIN_BYTES);
     (largest as usize).next_multiple_of(PAGE)
 }
 
-/// The contents of the server's window at the other end, for comparison.
+/// Access to the contents of the server's window, for comparison.
 struct Ends<'a, 's> {
     session: &'a Session<'s>,
     bytes: usize,
@@ -122,7 +122,7 @@ impl Ends<'_, '_> {
         self.session.ask(&request).map(|_| ())
     }
 
-    /// Compares the server's window with the checksum of the own end.
+    /// Compares the checksum of the server's window with that of the own one.
     fn compare(&self, own: u64) -> Result {
         match self.remote_sum()? == own {
             true => Ok(()),
@@ -133,10 +133,11 @@ impl Ends<'_, '_> {
     }
 }
 
-/// The first word of patterns.
+/// The seed of the test patterns.
 pub const SEED: u64 = 0x5eed;
 
-/// Transfers between windows: of the programs' own memory at both ends, or of the daemons'.
+/// Measures transfers between windows: of the programs' own memory at both ends, or of the
+/// daemons'.
 fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) -> Result {
     let session = Session::open(settings)?;
     let bytes = whole(settings);
@@ -174,7 +175,8 @@ fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) 
     session.release()
 }
 
-/// A buffer of the program whose page numbers keep their distance from those of `other`.
+/// A buffer of the program that keeps a distance to the memory at `other` in the address cache of
+/// an emulator ([`CACHE_ENTRIES`]).
 pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -199,17 +201,17 @@ impl Buffer {
         })
     }
 
-    /// Its first bytes.
+    /// The first bytes of the buffer.
     pub fn part(&mut self, length: usize) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + length]
     }
 
-    /// Fills these with a pattern.
+    /// Fills the first bytes of the buffer with a pattern.
     pub fn fill(&mut self, length: usize) {
         pattern::fill(self.part(length), SEED + 2);
     }
 
-    /// Their checksum.
+    /// The checksum of the first bytes of the buffer.
     pub fn sum(&mut self, length: usize) -> u64 {
         pattern::sum(self.part(length))
     }
@@ -296,13 +298,13 @@ fn local(settings: &Settings) -> Result {
     }
 }
 
-/// Samples of a stream, one in each repetition, in bytes per second. `pour` sends this number of
-/// messages and gives the nanoseconds that they took.
+/// Measures a stream, with one sample in each repetition, in bytes per second. `pour` sends the
+/// given number of messages and returns the nanoseconds that they took.
 ///
-/// At the end of a stream its sender may sleep and be woken, which takes some hundred microseconds.
-/// So one stream fills a repetition, and its length is found in steps: measured by a short stream
-/// alone, a message would seem slow, and the stream would be too short. For the same reason no step
-/// makes it shorter.
+/// At the end of a stream its sender may sleep and be woken, which takes some hundred
+/// microseconds. So each repetition consists of one stream. Its length is found in steps, because
+/// a short stream alone would make a message seem slow, and the stream would be too short. For the
+/// same reason no step makes it shorter.
 pub fn streams(
     settings: &Settings,
     test: &str,
@@ -325,7 +327,7 @@ pub fn streams(
     Ok(samples)
 }
 
-/// One stream after the other. Its time begins when the server is ready.
+/// Measures streams of messages of one size. The time of a stream begins when the server is ready.
 fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) -> Result {
     let session = Session::open(settings)?;
     let mut message = alloc::vec![0; size as usize];
@@ -388,7 +390,7 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
     Ok(())
 }
 
-/// A short stream of messages that all differ, of which the server looks at every byte.
+/// Sends a short stream of messages that all differ; the server checks every byte of it.
 fn every_byte(session: &Session<'_>, path: Path, size: u64) -> Result {
     const MESSAGES: u64 = 64;
     let request = Request {

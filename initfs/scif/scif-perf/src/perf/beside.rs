@@ -1,9 +1,9 @@
-//! Round trips and registering beside a thread that only computes: on no node, on the own one, on
-//! the server's.
+//! Round trips and registration while a thread computes: on no node, on the own node, or on the
+//! server's.
 //!
 //! Besides the median of each repetition there is a result of its slowest calls (the test `…_p99`
-//! or `…_p90`): a program that waits for the processor now and then waits long, and a median would
-//! not show it.
+//! or `…_p90`): a program that competes for the processor waits long now and then, and a median
+//! would not show it.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use super::{Context, Result, Settings};
 use crate::report::{Line, Unit};
 use crate::samples::{Samples, percentile};
 
-/// The tests: what is done, and where a thread computes meanwhile.
+/// The tests: what is measured, and where a thread computes meanwhile.
 const TESTS: &[(&str, Work, Place)] = &[
     ("echo_idle", Work::Echo, Place::Nowhere),
     ("echo_own", Work::Echo, Place::Own),
@@ -37,7 +37,7 @@ const TESTS: &[(&str, Work, Place)] = &[
 enum Work {
     /// Round trips of messages.
     Echo,
-    /// A window of this size, registered and unregistered.
+    /// Registering a window of the given size.
     Register,
 }
 
@@ -52,16 +52,16 @@ pub enum Place {
     Peer,
 }
 
-/// The percentile of round trips, of which a repetition has hundreds and more.
+/// The percentile for round trips, of which a repetition has hundreds or more.
 pub const TAIL: usize = 99;
 
-/// Bytes of a message, and of a window, unless others are asked for.
+/// Default sizes of a message and of a window, in bytes.
 const MESSAGE: u64 = 64;
 const WINDOW: u64 = 64 * 4096;
-/// How long a thread computes before it counts as one that does: some turns of any kernel.
+/// How long a thread computes before the measurement begins: several time slices of any kernel.
 const SETTLING: Duration = Duration::from_millis(20);
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     for &(test, work, place) in TESTS {
         if !settings.wants(test) {
@@ -79,22 +79,22 @@ pub fn run(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// A thread that computes until it is dropped.
+/// A thread that computes until this is dropped.
 pub struct Spinner {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Spinner {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// No thread can be started.
     pub fn start() -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
-        // Numbers, and no pauses: QEMU's emulator leaves its loop for each pause, for a lock that
-        // its timers and doorbells need.
+        // Arithmetic without pause instructions: at each of them QEMU's emulator leaves its loop
+        // to take a lock that its timers and doorbells need.
         let spin = move || {
             let mut number = 0_u64;
             while !seen.load(Ordering::Relaxed) {
@@ -114,34 +114,36 @@ impl Drop for Spinner {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It returns nothing, and cannot panic.
+            // The thread returns nothing, and cannot panic.
             let _ = thread.join();
         }
     }
 }
 
-/// The means to have a thread compute on either node.
+/// A connection by which a thread on either node can be made to compute.
 pub struct Asking<'a>(Session<'a>);
 
 impl<'a> Asking<'a> {
-    /// A connection of its own, so that orders do not come between what is measured.
+    /// Makes a connection of its own, so that its requests do not disturb the one that is
+    /// measured.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// The server does not answer.
     pub fn open(settings: &'a Settings) -> Result<Self> {
         Session::open(settings).map(Self)
     }
 
-    /// Does something beside a thread that computes.
+    /// Runs `work` while a thread computes at `place`.
     ///
     /// # Errors
-    /// Those of `work`; when there is no thread to be had.
+    /// Those of `work`. No thread can be started.
     pub fn beside<T>(&self, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
         beside(&self.0, place, work)
     }
 }
 
-/// Does something beside a thread that computes; on the peer's node `session` asks for it.
+/// Runs `work` while a thread computes at `place`; `session` asks the server for a thread on its
+/// node.
 fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let own = (place == Place::Own).then(Spinner::start).transpose()?;
     let ask = |count| {
@@ -162,16 +164,16 @@ fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<
     result
 }
 
-/// Medians of repetitions, and another percentile of each.
+/// The medians of repetitions, and another percentile of each.
 pub struct Spread {
     all: Samples,
     tail: Samples,
-    /// Which percentile.
+    /// The other percentile.
     percent: usize,
 }
 
 impl Spread {
-    /// Of no repetitions yet.
+    /// Without repetitions yet, and with this percentile.
     pub fn new(percent: usize) -> Self {
         Self {
             all: Samples::new(),
@@ -201,7 +203,7 @@ fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
         true => Wait::Block,
         false => Wait::Usual,
     };
-    // The spinning one is asked for by another connection than that of the echoes.
+    // Another connection than that of the echoes asks for the thread.
     let (session, asking) = (Session::open(settings)?, Asking::open(settings)?);
     let message = alloc::vec![0x5a; size as usize];
     const WARM_UP: u64 = 20;
@@ -220,9 +222,9 @@ fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
 }
 
 fn register(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
-    /// A repetition has some hundred windows at most.
+    /// A repetition has some hundred windows at most, so a higher percentile would be one sample.
     const TAIL: usize = 90;
-    /// As few as there must be for that.
+    /// Fewest windows in a repetition, for that percentile.
     const LEAST: usize = 10;
     let session = Session::open(settings)?;
     let memory = Memory::new(size as usize).context("memory for a window")?;

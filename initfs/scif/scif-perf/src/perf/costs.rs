@@ -1,4 +1,5 @@
-//! The costs of a window, a mapping and a connection, and of pairs that work at the same time.
+//! The costs of a window, a mapping and a connection, and the throughput of pairs that work at the
+//! same time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,13 +18,13 @@ use crate::report::Unit;
 use crate::samples::Samples;
 use crate::timing;
 
-/// Sizes of windows unless others are asked for.
+/// Default sizes of windows, in bytes.
 const WINDOWS: &[u64] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 
-/// Bytes of the messages of pairs.
+/// Bytes in a message between pairs.
 const MESSAGE: usize = 64;
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     if settings.wants("register") {
         for size in settings.sizes(WINDOWS) {
@@ -48,7 +49,7 @@ pub fn run(settings: &Settings) -> Result {
     }
     if settings.wants("pairs") {
         for wait in settings.waits() {
-            // Threads of one processor that poll have to let each other run.
+            // Polling threads that share a processor must yield to each other.
             let wait = if wait == Wait::Block {
                 wait
             } else {
@@ -62,8 +63,8 @@ pub fn run(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// Times two steps, one after the other, again and again for a repetition's budget (at least three
-/// times), and prints both. `begin` gives what `end` takes.
+/// Times two steps, one after the other, repeatedly for the time budget of a repetition (at least
+/// three times), and prints both times. `end` gets the result of `begin`.
 fn two_steps<T>(
     settings: &Settings,
     tests: [&str; 2],
@@ -108,8 +109,8 @@ fn registering(settings: &Settings, size: u64) -> Result {
     )
 }
 
-/// Registers memory of the program's own: its pages as they are or, to compare with, a copy of them
-/// in memory that is asked of the daemon for it.
+/// Measures the registration of the program's own memory: of its pages where they are or, for
+/// comparison, of a copy of them in new memory from the daemon.
 fn registering_own(settings: &Settings, tests: [&str; 2], size: u64, is_copied: bool) -> Result {
     let session = Session::open(settings)?;
     let endpoint = &session.endpoint;
@@ -151,12 +152,12 @@ fn mapping(settings: &Settings) -> Result {
     session.release()
 }
 
-/// The port whose connections stay unused.
+/// The server's port whose connections stay unused.
 pub fn idle_port(settings: &Settings) -> PortId {
     PortId::new(settings.server.node(), settings.server.port() + 1)
 }
 
-/// Both ends are closed, as in the tests of TCP.
+/// Measures connecting and closing. The server closes its end at once, as in the tests of TCP.
 fn connecting(settings: &Settings) -> Result {
     let to = PortId::new(settings.server.node(), settings.server.port() + CLOSING);
     connect(to)?.close()?;
@@ -178,13 +179,14 @@ fn connecting(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// The state that the threads of a test share.
+/// The barrier at which the threads of a test start together.
 struct Start {
     ready: AtomicU64,
     go: AtomicU64,
 }
 
-/// Round trips by a number of pairs at once, in round trips per second of all together.
+/// Measures round trips of a number of pairs at the same time, in round trips per second of all
+/// pairs together.
 fn together(settings: &Settings, pairs: u64, wait: Wait) -> Result {
     const WARM_UP: u64 = 20;
     let session = Session::open(settings)?;
@@ -206,7 +208,7 @@ fn together(settings: &Settings, pairs: u64, wait: Wait) -> Result {
     Ok(())
 }
 
-/// One run of all pairs; nanoseconds from the start of the first to the end of the last.
+/// Runs all pairs once. Returns the nanoseconds from their common start to the end of the last.
 fn one_run(settings: &Settings, pairs: u64, wait: Wait, rounds: u64) -> Result<f64> {
     let start = Arc::new(Start {
         ready: AtomicU64::new(0),

@@ -1,11 +1,12 @@
-//! Costs against the number of connections, windows, mapped pages and nodes: the data path should
-//! not grow with them. And the memory of each connection and each window, of both nodes together.
+//! Costs against the number of connections, windows, mapped pages and nodes: those of the data
+//! path should not grow with them. Also the memory of a connection and of a window, on both nodes
+//! together.
 //!
-//! Between the few and the many lie seconds, and in seconds the machine's speed changes by more
-//! than what is looked for. So every repetition is followed by one of a yardstick, which nothing
-//! here can slow down: for round trips a plain ring of as many bytes in mapped windows
-//! (`…_rtt_yard`), for RMA a plain copy of as many (`…_rma_yard`). What counts is how many
-//! yardsticks a step costs.
+//! Seconds pass between the measurements with few and with many, and within seconds the speed of
+//! the machine changes by more than the effect to be measured. So each repetition is followed by
+//! one of a yardstick, which none of these numbers can slow down: for round trips a plain ring
+//! with as many bytes in mapped windows (`…_rtt_yard`), for RMA a plain copy of as many bytes
+//! (`…_rma_yard`). The result is the time of a step in yardsticks.
 
 use alloc::vec::Vec;
 
@@ -21,10 +22,10 @@ use crate::report::Unit;
 use crate::samples::Samples;
 use crate::timing;
 
-/// Bytes of the messages.
+/// Bytes in a message.
 const MESSAGE: usize = 64;
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     if settings.wants("idle") {
         idle(settings).context("idle")?;
@@ -45,14 +46,15 @@ pub fn run(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// These numbers up to the limit the user sets, or this one.
+/// Those of `numbers` that are at most the limit in the settings, or `default` without one.
 pub fn steps(settings: &Settings, numbers: &[u64], default: u64) -> Vec<u64> {
     let max = settings.max.unwrap_or(default);
     let small = numbers.iter().copied().filter(|number| *number <= max);
     small.collect()
 }
 
-/// Round trips over a connection, in every way of waiting that is asked for, and the yardstick.
+/// Measures round trips over a connection in every way of waiting of the settings, and the
+/// yardstick.
 fn round_trips(session: &Session<'_>, play: Play<'_>, test: &str, number: u64) -> Result {
     let settings = session.settings;
     for wait in settings.waits() {
@@ -89,14 +91,15 @@ pub fn print_both(
     }
 }
 
-/// Free memory of both nodes before there was anything to measure.
+/// The free memory of both nodes before the objects to be measured were made.
 struct Unused<'a, 's> {
     session: &'a Session<'s>,
     bytes: u64,
 }
 
 impl<'a, 's> Unused<'a, 's> {
-    /// Fewest of what is counted: with less of it the sizes in which programs ask for memory count.
+    /// Fewest objects to divide by: with fewer, the granularity in which programs request memory
+    /// shows.
     const LEAST: u64 = 100;
 
     fn now(session: &'a Session<'s>) -> Result<Self> {
@@ -108,7 +111,7 @@ impl<'a, 's> Unused<'a, 's> {
         Ok(free_memory()? + session.ask(&Request::new(Verb::Free, 0))?)
     }
 
-    /// Prints how many bytes of both nodes each of `number` things occupies.
+    /// Prints how many bytes each of `number` objects occupies on both nodes together.
     fn print(&self, test: &str, number: u64) -> Result {
         if number < Self::LEAST {
             return Ok(());
@@ -126,7 +129,7 @@ fn idle(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
     let counts = steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000);
     let forget = || session.ask(&Request::new(Verb::Forget, 0)).map(|_| ());
-    // First the memory: programs keep what their samples have taken once.
+    // Memory is measured first, because programs keep memory that their samples have once taken.
     let unused = Unused::now(&session)?;
     let mut open = Vec::new();
     for &count in &counts {
@@ -146,7 +149,7 @@ fn idle(settings: &Settings) -> Result {
     forget()
 }
 
-/// Adds connections that stay unused until there are `count`.
+/// Adds unused connections until there are `count`.
 fn connect_until(settings: &Settings, open: &mut Vec<Endpoint>, count: u64) -> Result {
     while (open.len() as u64) < count {
         settings.progress("connecting", open.len() as u64, 1);
@@ -155,7 +158,7 @@ fn connect_until(settings: &Settings, open: &mut Vec<Endpoint>, count: u64) -> R
     Ok(())
 }
 
-/// Transfers of one page from the peer, and their yardstick: a copy out of a mapped page.
+/// Transfers of one page from the peer, and their yardstick: a copy from a mapped page.
 struct Transfers<'a, 's> {
     session: &'a Session<'s>,
     memory: &'a Memory,
@@ -170,7 +173,7 @@ impl Transfers<'_, '_> {
             let part = window.part(0..PAGE)?;
             Ok(session.endpoint.read_from(part, remote, RmaFlags::SYNC)?)
         };
-        // From their second use on both windows are mapped into the program.
+        // From their second use on the library has both windows mapped.
         read()?;
         read()?;
         let mut page = alloc::vec![0; PAGE];
@@ -187,7 +190,7 @@ impl Transfers<'_, '_> {
     }
 }
 
-/// Has the server register windows until there are `count`; the offset of the last one.
+/// Has the server register windows until there are `count`. Returns the offset of the last one.
 fn register_until(session: &Session<'_>, count: u64) -> Result<i64> {
     session.settings.progress("registering", count, 1);
     let more = Request {
@@ -197,7 +200,7 @@ fn register_until(session: &Session<'_>, count: u64) -> Result<i64> {
     session.ask(&more).map(|last| last as i64)
 }
 
-/// The memory of windows, in a session without samples of times.
+/// Measures the memory of windows, in a session without samples of times.
 fn window_memory(settings: &Settings, numbers: &[u64]) -> Result {
     let session = Session::open(settings)?;
     session.borrow(PAGE as u64)?;
@@ -234,7 +237,7 @@ fn windows(settings: &Settings) -> Result {
 }
 
 fn pages(settings: &Settings) -> Result {
-    /// Pages that are mapped at a time, again and again.
+    /// Pages of one mapping; the same pages are mapped repeatedly.
     const WINDOW_PAGES: u64 = 4096;
     let session = Session::open(settings)?;
     let memory = Memory::new(PAGE)?;

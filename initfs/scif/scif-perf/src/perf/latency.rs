@@ -1,4 +1,4 @@
-//! Round trips: of a word or a few through mapped windows, and of messages.
+//! Round trips: of one or several words through mapped windows, and of messages.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,13 +14,14 @@ use crate::pattern;
 use crate::report::Unit;
 use crate::samples::Samples;
 
-/// Sizes of messages unless others are asked for.
+/// Default sizes of messages, in bytes.
 const MESSAGES: &[u64] = &[1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
-/// Looks at a word before giving up: some seconds, or minutes when others run in between.
+/// Reads of a word before giving up: they take a few seconds, or minutes if the thread yields in
+/// between.
 const MAX_LOOKS: u32 = 1_000_000_000;
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     if settings.wants("pio_rtt") {
         ping(settings, "pio_rtt", 8).context("pio_rtt")?;
@@ -59,7 +60,7 @@ fn messages(settings: &Settings, test: &str, wait: Wait, size: u64) -> Result {
     Ok(())
 }
 
-/// The name of the way messages go.
+/// The name of the path that messages take.
 pub fn path_name(settings: &Settings) -> &'static str {
     match settings.path {
         Path::Bypass => "bypass",
@@ -67,28 +68,28 @@ pub fn path_name(settings: &Settings) -> &'static str {
     }
 }
 
-/// Two windows, one for each side, on which both play ping-pong: a word that says the number of
-/// the ball, and behind it what is thrown.
+/// Two windows, one of each side, between which both sides play ping-pong. A *ball* is a word with
+/// its number, and data behind it.
 pub struct Table<'a> {
     own: &'a View,
     peer: &'a View,
-    /// The words with the number, the own one and the peer's.
+    /// The words for the number of a ball: the own one, and the peer's.
     numbers: [&'a AtomicU64; 2],
     wait: Wait,
-    /// The data sent besides the number; empty when a message is only a word.
+    /// The data of a ball besides the number; empty if a ball is only a word.
     ball: Vec<u8>,
 }
 
-/// Where the number is.
+/// Offset of the number.
 const NUMBER: usize = 0;
-/// Where the rest of the ball is: on a cache line of its own.
+/// Offset of the data, on a cache line of its own.
 const BALL: usize = 128;
 
 impl<'a> Table<'a> {
-    /// A table of the own memory and the peer's, for balls of `bytes` bytes.
+    /// A table of the own window and the peer's, for balls of `bytes` bytes.
     ///
     /// # Errors
-    /// When one of them cannot be read and written.
+    /// One of the windows cannot be read and written.
     pub fn new(own: &'a View, peer: &'a View, wait: Wait, bytes: usize) -> Result<Self> {
         let more = if bytes > 8 { bytes.min(PAGE - BALL) } else { 0 };
         Ok(Self {
@@ -100,14 +101,16 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Throws first, `rounds` times, and catches what comes back; `after` each round.
+    /// Plays the side that begins: sends a ball and waits for it to come back, `rounds` times.
+    /// Calls `after` after each round.
     ///
     /// # Errors
-    /// When a ball does not come.
+    /// A ball does not come back.
     pub fn begin(&mut self, rounds: u64, mut after: impl FnMut()) -> Result {
         let ([own, peer], wait) = (self.numbers, self.wait);
         if self.ball.is_empty() {
-            // Nothing but the words, as a program's own loop would be, and the limit's is.
+            // Only the words are touched, as in a program's own loop and in the benchmark's lower
+            // bound.
             for number in 1..=rounds {
                 peer.store(number, Ordering::Release);
                 catch(own, number, wait)?;
@@ -125,10 +128,10 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Throws back what the other side throws, `rounds` times.
+    /// Plays the side that answers: sends back each ball, `rounds` times.
     ///
     /// # Errors
-    /// When a ball does not come.
+    /// A ball does not come.
     pub fn answer(&mut self, rounds: u64) -> Result {
         let ([own, peer], wait) = (self.numbers, self.wait);
         if self.ball.is_empty() {
@@ -147,13 +150,13 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// The checksum of the last ball.
+    /// The checksum of the last ball's data.
     pub fn sum(&self) -> u64 {
         pattern::sum(&self.ball)
     }
 }
 
-/// Waits for ball `number`.
+/// Waits for the ball with this number.
 #[inline]
 fn catch(own: &AtomicU64, number: u64, wait: Wait) -> Result {
     for _ in 0..MAX_LOOKS {
@@ -165,7 +168,7 @@ fn catch(own: &AtomicU64, number: u64, wait: Wait) -> Result {
     missed(number)
 }
 
-/// Apart, or the number would be kept in memory for its sake.
+/// A function of its own; otherwise the number would have to be kept in memory for the message.
 #[cold]
 #[inline(never)]
 fn missed(number: u64) -> Result {
@@ -189,17 +192,17 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
     Ok(())
 }
 
-/// Plays `rounds` rounds through mapped windows; the nanoseconds of each.
+/// Plays rounds through mapped windows and returns the nanoseconds of each.
 pub type Play<'a> = &'a mut dyn FnMut(u64) -> Result<Vec<f64>>;
 
-/// The number of rounds that make a repetition, after some that do not count.
+/// The number of rounds for a repetition, found by some rounds that do not count.
 pub fn rounds_of(settings: &Settings, play: Play<'_>) -> Result<u64> {
     const WARM_UP: u64 = 200;
     let warm = play(WARM_UP)?;
     Ok(settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64))
 }
 
-/// Sets up a table for balls of `size` bytes and lets `body` play on it.
+/// Sets up a table for balls of `size` bytes, and runs `body` with a function that plays on it.
 pub fn with_table<T>(
     settings: &Settings,
     size: u64,

@@ -1,4 +1,4 @@
-//! The program: its options, its two roles, and the form of its results.
+//! The program `scif-perf`: its options, its two roles, and its output.
 
 mod bandwidth;
 pub mod beside;
@@ -72,7 +72,7 @@ examples:
 
 /// The server's default port; only root may bind it, so no other program has it.
 const PORT: Port = 1200;
-/// How far behind it the port of another program's tests is.
+/// Distance from the server's port to the port for another program's tests.
 const EXTRA: Port = 2;
 
 const FLAGS: &[&str] = &[
@@ -163,7 +163,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Why something could not be measured, for people.
+/// The reason why a measurement failed, as text for people.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -200,16 +200,16 @@ impl From<st::Error> for Failure {
     }
 }
 
-/// Accesses to memory fail with the system's errors.
+/// Accesses to memory fail with errors of the system.
 impl From<runtime::Error> for Failure {
     fn from(error: runtime::Error) -> Self {
         Self(format!("{error}"))
     }
 }
 
-/// Says what was tried when something fails.
+/// Adds to an error what was tried.
 pub trait Context<T> {
-    /// Puts `what` before the error.
+    /// Puts `what` in front of the error.
     fn context(self, what: &str) -> Result<T>;
 }
 
@@ -225,100 +225,100 @@ impl Display for Failure {
     }
 }
 
-/// How messages go.
+/// The path that messages take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
-    /// By the library's calls.
+    /// The library's calls.
     Bypass,
-    /// By `read` and `write` of the file.
+    /// `read` and `write` of the file.
     File,
 }
 
-/// A test of another program, beside those of `scif-perf`.
+/// A test of another program, in addition to those of `scif-perf`.
 #[derive(Clone, Copy)]
 pub struct Extra {
-    /// Its name in `--test`.
+    /// The name of the test in `--test`.
     pub name: &'static str,
-    /// Measures it.
+    /// The function that measures it.
     pub run: fn(&Settings) -> Result,
 }
 
 /// The tests that another program adds to `scif-perf`.
 #[derive(Clone, Copy)]
 pub struct Program {
-    /// Printed before the own help.
+    /// Text to print in front of this program's help.
     pub help: &'static str,
-    /// Its tests.
+    /// The tests.
     pub tests: &'static [Extra],
-    /// Serves them, on a port of its own; runs until the program ends.
+    /// Serves these tests on a port of their own, until the program ends.
     pub serve: Option<fn(Port) -> Result>,
 }
 
-/// Nothing.
+/// No further tests.
 const PLAIN: Program = Program {
     help: "",
     tests: &[],
     serve: None,
 };
 
-/// The measurement, and its duration.
+/// What to measure, and for how long.
 #[derive(Clone)]
 pub struct Settings {
     program: Program,
-    /// The own node.
+    /// The number of this node.
     pub own: NodeId,
-    /// Where the server listens.
+    /// The server's node and port.
     pub server: PortId,
-    /// The counter's rate.
+    /// The rate of the processor's counter.
     pub rate: Rate,
     /// The test that runs.
     test: &'static str,
-    /// Those that run in turn with it, as they were asked for.
+    /// The names of all tests that run in turn with it, as the user gave them.
     group: String,
     place: Option<turns::Place>,
     sizes: Option<Vec<u64>>,
-    /// All powers of two instead of every fourth.
+    /// Whether sizes are all powers of two, instead of every fourth.
     pub all: bool,
     rounds: Option<u64>,
-    /// Repetitions that count.
+    /// Number of repetitions.
     pub repetitions: u32,
-    /// Nanoseconds for one size in a repetition.
+    /// Time for one size in a repetition, in nanoseconds.
     pub budget_ns: u64,
     waits: Vec<Wait>,
-    /// How messages go.
+    /// The path that messages take.
     pub path: Path,
-    /// Numbers of pairs.
+    /// The numbers of pairs to measure.
     pub pairs: Vec<u64>,
-    /// Largest count of growth tests.
+    /// The largest number for tests of growth.
     pub max: Option<u64>,
     json: bool,
     progress: bool,
 }
 
 impl Settings {
-    /// Whether a test is asked for.
+    /// Whether `test` is the test to run.
     pub fn wants(&self, test: &str) -> bool {
         self.test == test
     }
 
-    /// Where the extra tests are served.
+    /// The server's node and the port for the tests of another program.
     pub fn extra_port(&self) -> PortId {
         PortId::new(self.server.node(), self.server.port() + EXTRA)
     }
 
-    /// The sizes asked for, or these.
+    /// The sizes that the user gave, or these.
     pub fn sizes(&self, default: &[u64]) -> Vec<u64> {
         self.sizes.clone().unwrap_or_else(|| default.into())
     }
 
-    /// The ways of waiting that are asked for. Polling inside a node has to let the other end run.
+    /// The ways of waiting that the user gave. Polling within a node must let the other end run.
     pub fn waits(&self) -> Vec<Wait> {
         let polling = self.polling();
         let chosen = |wait: &Wait| if *wait == Wait::Poll { polling } else { *wait };
         self.waits.iter().map(chosen).collect()
     }
 
-    /// How polling is done with this peer.
+    /// How to poll with this peer.
     pub fn polling(&self) -> Wait {
         match self.server.node() == self.own {
             true => Wait::Yield,
@@ -326,7 +326,7 @@ impl Settings {
         }
     }
 
-    /// The number of calls of `one` nanoseconds that make a repetition.
+    /// The number of calls of `one` nanoseconds each that make a repetition.
     pub fn rounds(&self, one: f64) -> u64 {
         const LEAST: u64 = 20;
         const MOST: u64 = 50_000;
@@ -334,10 +334,10 @@ impl Settings {
         self.rounds.unwrap_or(fitting.clamp(LEAST, MOST))
     }
 
-    /// Begins a repetition: says so on standard error, and waits for its turn.
+    /// Begins a repetition: waits for its turn and shows it on standard error.
     ///
     /// # Errors
-    /// When the waiting fails.
+    /// Waiting for the turn fails.
     pub fn repetition(&self, test: &str, size: u64, repetition: u32) -> Result {
         if let Some(place) = &self.place {
             place.pass()?;
@@ -346,7 +346,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Says on standard error what is being done.
+    /// Shows on standard error what is being measured.
     pub fn progress(&self, test: &str, size: u64, repetition: u32) {
         if self.progress {
             let (size, all) = (crate::report::size(size), self.repetitions);
@@ -354,12 +354,12 @@ impl Settings {
         }
     }
 
-    /// Prints the result of samples, if there are any.
+    /// Prints the summary of samples, if there are any.
     pub fn print(&self, test: &str, size: u64, unit: Unit, samples: Samples) {
         self.print_with(test, size, unit, samples, |line| line);
     }
 
-    /// As [`print`](Self::print), with more keys.
+    /// Prints the summary of samples as [`print`](Self::print) does, with more keys.
     pub fn print_with(
         &self,
         test: &str,
@@ -386,12 +386,12 @@ impl Settings {
     }
 }
 
-/// `scif-perf`.
+/// Runs `scif-perf`.
 pub fn main() -> i32 {
     main_with(PLAIN)
 }
 
-/// `scif-perf` with the tests of another program.
+/// Runs `scif-perf` with the tests of another program.
 pub fn main_with(program: Program) -> i32 {
     let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
     let result = arguments
@@ -514,7 +514,8 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
     })
 }
 
-/// The tests that a list of tests and groups names; those of an inner list run in turn.
+/// The tests in a list of tests and groups, separated by commas. Tests joined by `+` are in one
+/// inner list, and run in turn.
 fn tests(list: &str, program: Program) -> Result<Vec<Vec<&'static str>>> {
     let mut tests = Vec::new();
     for item in list.split(',') {
@@ -527,7 +528,7 @@ fn tests(list: &str, program: Program) -> Result<Vec<Vec<&'static str>>> {
     Ok(tests)
 }
 
-/// The tests that a word stands for.
+/// The tests that a word names: a test, or a group of them.
 fn named(word: &str, program: Program) -> Result<Vec<&'static str>> {
     let mut tests = Vec::new();
     for (group, members) in GROUPS {

@@ -1,5 +1,5 @@
-//! The serving role: a thread for each connection, a second port whose connections just stay, and
-//! another one that closes each at once.
+//! The serving role: a thread for each connection, a second port whose connections stay unused,
+//! and a third one that closes each connection at once.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ use super::wire::{Channel, Request, Verb, hear, tell};
 use super::{Context, Result};
 use crate::pattern::{self, Sum};
 
-/// How far behind the server's port the one is whose connections are closed at once.
+/// Distance from the server's port to the port whose connections are closed at once.
 pub const CLOSING: Port = 5;
 
 /// The state that all connections share.
@@ -31,7 +31,7 @@ struct Shared {
     spinner: Mutex<Option<Spinner>>,
 }
 
-/// Serves until a client says [`Verb::Stop`].
+/// Serves until a client sends [`Verb::Stop`].
 pub fn serve(port: Port) -> Result {
     let shared = Arc::new(Shared {
         idle: Mutex::new(Vec::new()),
@@ -60,7 +60,7 @@ pub fn serve(port: Port) -> Result {
     Ok(())
 }
 
-/// Waits until a client connects, or the server shall end.
+/// Waits until a client connects, or the server is to end.
 fn wait_for_stop(listener: &Listener, shared: &Shared) {
     let readiness = scif::Readiness::IN;
     while !shared.stopped.load(Ordering::Acquire) {
@@ -72,7 +72,7 @@ fn wait_for_stop(listener: &Listener, shared: &Shared) {
     }
 }
 
-/// Accepts connections that stay unused.
+/// Accepts connections, which stay unused.
 fn keep(listener: &Listener, shared: &Shared) {
     loop {
         match listener.accept() {
@@ -85,7 +85,7 @@ fn keep(listener: &Listener, shared: &Shared) {
     }
 }
 
-/// Accepts connections and closes each at once, as the server of TCP does in `bench-linux`.
+/// Accepts connections and closes each at once, as the TCP server of `bench-linux` does.
 fn close_each(listener: &Listener) {
     loop {
         let closed = listener.accept().and_then(|(endpoint, _)| endpoint.close());
@@ -96,7 +96,7 @@ fn close_each(listener: &Listener) {
     }
 }
 
-/// Does what a client asks for until it goes.
+/// Executes a client's requests until it goes.
 fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
     while let Some(request) = Request::hear(endpoint)? {
         match request.verb {
@@ -110,7 +110,7 @@ fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
     Ok(())
 }
 
-/// Requests that need no window.
+/// Executes a request that needs no window.
 fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
     let channel = Channel {
         endpoint,
@@ -128,8 +128,8 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             tell(endpoint, pattern::sum(&buffer))
         }
         Verb::Sink => {
-            // With an offset every message is looked at, else the last one: that takes no time
-            // from those before.
+            // With an offset every message is checked, otherwise only the last one, so that
+            // checking takes no time from the stream.
             let all = request.offset != 0;
             let mut sum = Sum::default();
             tell(endpoint, 0)?;
@@ -173,7 +173,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
     }
 }
 
-/// Lends memory until the client says [`Verb::Release`], and does what else it asks for.
+/// Lends memory, and executes further requests until the client sends [`Verb::Release`].
 fn grant(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
     let bytes = request.size as usize;
     let memory = match request.verb {
@@ -224,14 +224,14 @@ fn grant(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
     Ok(())
 }
 
-/// Memory of this program's own, each page of which is there.
+/// Memory of this program's own whose pages have all been written.
 pub fn touched(bytes: usize) -> Result<Memory> {
     let memory = Memory::ordinary(bytes).context("memory of one's own")?;
     memory.fill(0, bytes, 1)?;
     Ok(memory)
 }
 
-/// Bytes of free memory of this node.
+/// Number of free bytes of this node's memory.
 pub fn free_memory() -> Result<u64> {
     let read = || {
         let zeroed = Fd::open("/scheme/memory/zeroed", O_CLOEXEC, 0)?;
@@ -242,7 +242,7 @@ pub fn free_memory() -> Result<u64> {
     Ok(status.f_bavail * status.f_bsize)
 }
 
-/// The connection may have ended, and the window with it.
+/// Ignores the error of a connection that has ended, and the window with it.
 fn gone(error: Error) -> scif::Result<()> {
     match error {
         Error::Scif(Errno::ConnectionReset) => Ok(()),
@@ -250,10 +250,10 @@ fn gone(error: Error) -> scif::Result<()> {
     }
 }
 
-/// Bytes that are filled or summed at a time.
+/// Bytes to fill or to sum at a time.
 const PIECE: usize = 64 * 1024;
 
-/// Fills memory with the pattern of a seed.
+/// Fills the first `bytes` bytes of memory with the pattern of a seed.
 pub fn fill(memory: &scif::View, bytes: usize, seed: u64) -> Result {
     let mut piece = alloc::vec![0; PIECE.min(bytes)];
     for at in (0..bytes).step_by(PIECE) {
@@ -264,7 +264,7 @@ pub fn fill(memory: &scif::View, bytes: usize, seed: u64) -> Result {
     Ok(())
 }
 
-/// The checksum of memory.
+/// The checksum of the first `bytes` bytes of memory.
 pub fn sum(memory: &scif::View, bytes: usize) -> Result<u64> {
     let mut piece = alloc::vec![0; PIECE.min(bytes)];
     let mut sum = Sum::default();

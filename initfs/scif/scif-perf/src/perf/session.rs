@@ -1,4 +1,4 @@
-//! A client's connection with the server, and what many tests do with it.
+//! A client's connection to the server, and the steps that many tests share.
 
 use alloc::format;
 
@@ -13,20 +13,20 @@ use crate::samples::Samples;
 
 pub use hal::mem::PAGE;
 
-/// A connection with the server.
+/// A connection to the server.
 pub struct Session<'a> {
     /// The connection.
     pub endpoint: Endpoint,
-    /// The measurement.
+    /// What to measure.
     pub settings: &'a Settings,
 }
 
-/// How long connecting is tried, and after which part of it that is said.
+/// How long to try to connect, and after which time to tell the user.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Connects, and tries again for 20 s while no server listens there yet, or the node is still to
-/// boot.
+/// Connects. Tries again for up to 20 s while no server listens there or the node is not online
+/// yet.
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let (node, port) = (to.node(), to.port());
     let connect = |limit| Options::new().retry_for(limit).connect(to);
@@ -44,33 +44,35 @@ pub fn connect(to: PortId) -> Result<Endpoint> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects.
+    /// Connects to the server.
     pub fn open(settings: &'a Settings) -> Result<Self> {
         let endpoint = connect(settings.server)?;
         Ok(Self { endpoint, settings })
     }
 
-    /// Says a request and waits for its answer.
+    /// Sends a request and waits for its answer.
     pub fn ask(&self, request: &Request) -> Result<u64> {
         request.say(&self.endpoint)?;
         hear(&self.endpoint)
     }
 
-    /// Has the server lend `bytes` bytes, whole pages; their offset.
+    /// Has the server lend a window of `bytes` bytes, rounded up to whole pages. Returns its
+    /// offset.
     pub fn borrow(&self, bytes: u64) -> Result<i64> {
         let bytes = bytes.next_multiple_of(PAGE as u64);
         let offset = self.ask(&Request::new(Verb::Lend, bytes));
         Ok(offset.context("the server's window")? as i64)
     }
 
-    /// As [`borrow`](Self::borrow), a window of the server's own memory: its pages are scattered.
+    /// Has the server lend a window of its own memory, whose pages are scattered, as
+    /// [`borrow`](Self::borrow) does.
     pub fn borrow_own(&self, bytes: u64) -> Result<i64> {
         let bytes = bytes.next_multiple_of(PAGE as u64);
         let offset = self.ask(&Request::new(Verb::LendOwn, bytes));
         Ok(offset.context("the server's window")? as i64)
     }
 
-    /// Has the server take its windows back.
+    /// Has the server take back its windows.
     pub fn release(&self) -> Result {
         self.ask(&Request::new(Verb::Release, 0)).map(|_| ())
     }
@@ -80,7 +82,7 @@ impl<'a> Session<'a> {
         self.ask(&Request::new(Verb::Stop, 0)).map(|_| ())
     }
 
-    /// The connection as a way to pass messages.
+    /// A channel for messages over this connection.
     pub fn channel(&self, wait: Wait) -> Channel<'_> {
         Channel {
             endpoint: &self.endpoint,
@@ -98,8 +100,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Nanoseconds of each of `rounds` round trips of `message`. One reading of the counter for
-    /// each: it is the end of one and the start of the next.
+    /// Measures the nanoseconds of each of `rounds` round trips of `message`. The counter is read
+    /// once for each: its value is the end of one round trip and the start of the next.
     pub fn echo(&self, wait: Wait, message: &[u8], rounds: u64) -> Result<alloc::vec::Vec<f64>> {
         let rate = self.settings.rate;
         let request = self.request(Verb::Echo, wait, message.len() as u64, rounds);
@@ -126,7 +128,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends messages that differ and compares what comes back.
+    /// Sends messages that differ and compares the ones that come back.
     fn verify_echo(&self, wait: Wait, size: usize) -> Result {
         const ROUNDS: u64 = 16;
         let request = self.request(Verb::Echo, wait, size as u64, ROUNDS);
@@ -145,12 +147,13 @@ impl<'a> Session<'a> {
         hear(&self.endpoint).map(|_| ())
     }
 
-    /// All repetitions of round trips of `size` bytes; `test` is for the progress line.
+    /// Measures round trips of `size` bytes, in all repetitions; `test` is for the progress line.
     pub fn round_trips(&self, test: &str, wait: Wait, size: usize) -> Result<Samples> {
         self.round_trips_between(test, wait, size, || Ok(()))
     }
 
-    /// The same, with something done after each repetition.
+    /// Measures round trips as [`round_trips`](Self::round_trips) does, and calls `between` after
+    /// each repetition.
     pub fn round_trips_between(
         &self,
         test: &str,

@@ -1,5 +1,6 @@
-//! Scheduled Transfers: round trips of headers, headers one way, put and get, and what grows with
-//! idle connections. The server has a port of its own for them; orders are headers themselves.
+//! Scheduled Transfers (docs/st.md): round trips of headers, headers one way, put and get, and
+//! growth with idle connections. The server has a port of its own for these tests; orders to it
+//! are headers, too.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -26,15 +27,15 @@ use super::{Context, Failure, Result, Settings};
 use crate::report::Unit;
 use crate::samples::Samples;
 
-/// How far behind the server's port the one for these tests is.
+/// Distance from the server's port to the port for these tests.
 pub const AHEAD: Port = 3;
 
-/// How long connecting is tried while no server listens there yet.
+/// How long to try to connect while no server listens there yet.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// How long the server waits for a client's first order.
+/// How long the server waits for a client's first order, in milliseconds.
 const FIRST_ORDER: u64 = 10_000;
 
-/// A header in full.
+/// A header of full length.
 type Header = [u64; 4];
 
 /// The header with this number.
@@ -43,33 +44,33 @@ fn header(number: u64) -> Header {
     [number, !number, !number, !number]
 }
 
-/// Headers of one call of the tests that send several.
+/// Headers in one call of the tests that send several.
 const SEVERAL: usize = 16;
 
-/// The orders of a client. Every order but the last one is answered by a header of a word.
+/// The orders of a client. Every order but the last is answered by a header of one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 enum Verb {
-    /// Map `argument` bytes, and serve this connection. Has no answer.
+    /// Map `argument` bytes, and serve this connection. It has no answer.
     Serve = 1,
-    /// Answer `argument` headers by one each.
+    /// Answer `argument` headers, each by one header.
     Echo = 2,
-    /// The same, each answer after 8 bytes that are put.
+    /// Answer `argument` headers, each by a put of 8 bytes and a header.
     EchoPuts = 3,
-    /// Answer at once, take `argument` headers, and answer with the number of those that were
+    /// Answer at once, receive `argument` headers, and answer with the number of those that were
     /// right.
     Take = 4,
     /// Fill the mapped memory with the pattern of a seed.
     Fill = 5,
-    /// The checksum of the mapped memory.
+    /// Answer with the checksum of the mapped memory.
     Sum = 6,
-    /// Let this connection be idle. Has no answer.
+    /// Keep this connection idle. It has no answer.
     Stay = 7,
-    /// Close all connections that are idle.
+    /// Close all idle connections, and answer with their number.
     Forget = 8,
-    /// As `Take`, several headers by one call.
+    /// As `Take`, but receive several headers by one call.
     TakeSome = 9,
-    /// As `Echo`, by a wait for this connection and for all that are idle.
+    /// As `Echo`, but wait for this connection and for all idle ones.
     EchoWatching = 10,
 }
 
@@ -77,8 +78,8 @@ enum Verb {
 #[repr(C)]
 struct Order {
     verb: u64,
-    /// Whether the server sleeps at once when it waits, or polls until the header comes; else it
-    /// waits as programs do.
+    /// Whether the server, when it waits, sleeps at once, or polls until the header comes. If
+    /// neither, it waits as by default.
     sleeps: u32,
     polls: u32,
     argument: u64,
@@ -108,7 +109,7 @@ impl Order {
     }
 }
 
-/// How a test that waits so has the library wait.
+/// The library's way of waiting for a test's way of waiting.
 fn waiting(wait: Wait) -> Waiting {
     match wait {
         Wait::Poll | Wait::Yield => Waiting::Poll,
@@ -117,13 +118,13 @@ fn waiting(wait: Wait) -> Waiting {
     }
 }
 
-/// Channels on which nothing happens.
+/// Idle connections.
 type Idle = Vec<(Sender, Receiver)>;
 
-/// A wait for a channel and for all that are idle.
+/// A wait for a channel and for all idle connections.
 struct Watch<'a> {
     set: WaitSet,
-    /// The channel, then the idle ones.
+    /// The channel, then the idle connections.
     interests: Vec<Interest<'a>>,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// The next header of the channel.
+    /// Receives the next header of the channel.
     #[inline]
     fn pull(&mut self) -> Result<u64> {
         let ready = self.set.wait(&mut self.interests, Deadline::Never)?;
@@ -150,7 +151,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// One end: a channel, and memory that both ends have mapped on it.
+/// One end: a channel, and memory that both ends have mapped over it.
 struct End {
     sender: Sender,
     receiver: Receiver,
@@ -159,7 +160,7 @@ struct End {
 }
 
 impl End {
-    /// Maps memory at this end, and finds the other end's.
+    /// Maps memory at this end, and finds that of the other end.
     fn new((mut sender, receiver): (Sender, Receiver), bytes: u64) -> Result<Self> {
         let bytes = (bytes as usize).next_multiple_of(PAGE);
         let own = sender.map(Memory::new(bytes)?)?;
@@ -176,18 +177,18 @@ impl End {
         self.receiver.set_waiting(waiting);
     }
 
-    /// Puts 8 bytes, then sends a header.
+    /// Puts 8 bytes and sends a header after them.
     #[inline]
     fn put_with(&mut self, value: u64, number: u64) -> Result {
         let place = self.remote.at(0)?;
         Ok(self.sender.put_with(&value.to_ne_bytes(), place, &number)?)
     }
 
-    /// Does what the client orders until it goes.
+    /// Executes the client's orders until it goes.
     fn attend(&mut self, idle: &Mutex<Idle>) -> Result {
         loop {
             self.set_waiting(Waiting::Adaptive);
-            // The client has gone when there is none.
+            // An error means that the client has gone.
             let Ok(order) = self.receiver.pull::<Order>() else {
                 return Ok(());
             };
@@ -262,7 +263,7 @@ impl End {
     }
 }
 
-/// Serves these tests; runs until the program ends.
+/// Serves these tests until the program ends.
 pub fn serve(port: Port) -> Result {
     let options = Options::new().port(port).channels(1);
     let listener = Listener::with_options(&options).context(&format!("port {port}"))?;
@@ -270,7 +271,7 @@ pub fn serve(port: Port) -> Result {
     loop {
         let link = match listener.accept() {
             Ok(link) => link,
-            // A client that gives up is no reason to serve no other.
+            // A client that gives up must not keep the server from others.
             Err(st::Error::Refused(_) | st::Error::TimedOut | st::Error::Ended) => continue,
             Err(error) => return Err(error).context("accept"),
         };
@@ -278,7 +279,7 @@ pub fn serve(port: Port) -> Result {
         let first = halves
             .1
             .pull_until::<Order>(Deadline::after_ms(FIRST_ORDER)?);
-        // A client that has gone meanwhile wants nothing.
+        // A client that has gone meanwhile gets no service.
         let Ok(order) = first else { continue };
         if order.verb()? == Verb::Stay {
             idle.lock().push(halves);
@@ -295,11 +296,11 @@ pub fn serve(port: Port) -> Result {
     }
 }
 
-/// How many headers a call of a stream sends and takes.
+/// The number of headers that a call of a stream sends or receives.
 #[derive(Clone, Copy)]
 enum Calls {
     One,
-    /// [`SEVERAL`].
+    /// [`SEVERAL`] headers.
     Several,
 }
 
@@ -312,10 +313,10 @@ impl Calls {
     }
 }
 
-/// Round trips that do not count.
+/// Round trips that are not counted.
 const WARM_UP: u64 = 20;
 
-/// The answer before a stream: the server takes headers from now on.
+/// The answer before a stream: the server receives headers from now on.
 const READY: u64 = 0;
 
 /// The measuring end.
@@ -325,13 +326,13 @@ struct Client<'a> {
     waiting: Waiting,
 }
 
-/// Where these tests are served.
+/// The server's node and the port for these tests.
 fn server(settings: &Settings) -> PortId {
     let port = settings.server.port() + AHEAD;
     PortId::new(settings.server.node(), port)
 }
 
-/// A new connection; its first order.
+/// Makes a connection and sends its first order.
 fn connect(settings: &Settings, order: Order) -> Result<(Connection, (Sender, Receiver))> {
     let options = Options::new().channels(1).retry_for(CONNECT_LIMIT);
     let to = server(settings);
@@ -354,19 +355,19 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Says what is to be done.
+    /// Sends an order.
     fn order(&mut self, verb: Verb, argument: u64) -> Result {
         let order = Order::new(verb, self.waiting, argument);
         Ok(self.end.sender.push(&order)?)
     }
 
-    /// Hears that it is done.
+    /// Receives the answer to an order.
     fn answer(&mut self) -> Result<u64> {
         Ok(self.end.receiver.pull()?)
     }
 
-    /// Nanoseconds of each of `rounds` round trips, as of messages
-    /// ([`Session::echo`](super::session::Session::echo)).
+    /// Measures the nanoseconds of each of `rounds` round trips, as
+    /// [`Session::echo`](super::session::Session::echo) does for messages.
     fn play(&mut self, puts: bool, rounds: u64) -> Result<Vec<f64>> {
         self.order(if puts { Verb::EchoPuts } else { Verb::Echo }, rounds)?;
         let mut times = Vec::with_capacity(rounds as usize);
@@ -388,7 +389,7 @@ impl<'a> Client<'a> {
         Ok(times)
     }
 
-    /// The same by waits for this connection and for all that are idle, at both ends.
+    /// Measures round trips with waits, at both ends, for this connection and for all idle ones.
     fn play_watching(&mut self, idle: &mut Idle, rounds: u64) -> Result<Vec<f64>> {
         self.order(Verb::EchoWatching, rounds)?;
         let mut times = Vec::with_capacity(rounds as usize);
@@ -409,13 +410,14 @@ impl<'a> Client<'a> {
         Ok(times)
     }
 
-    /// The number of rounds that make a repetition, by some that do not count.
+    /// The number of rounds for a repetition, by the times of some that do not count.
     fn rounds(&self, warm: &[f64]) -> u64 {
         let mean = warm.iter().sum::<f64>() / warm.len().max(1) as f64;
         self.settings.rounds(mean)
     }
 
-    /// Nanoseconds until the other end has taken `headers` headers, sent one or several by a call.
+    /// Measures the nanoseconds until the other end has received `headers` headers, sent one or
+    /// several by a call.
     fn pour(&mut self, headers: u64, by: Calls) -> Result<f64> {
         self.order(by.verb(), headers)?;
         self.answer()?;
@@ -440,7 +442,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Fails unless the other end's memory has this checksum.
+    /// Fails unless the memory of the other end has this checksum.
     fn compare(&mut self, own: u64) -> Result {
         self.order(Verb::Sum, 0)?;
         match self.answer()? == own {
@@ -450,7 +452,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     for (test, puts) in [("st_rtt", false), ("st_put_rtt", true)] {
         if settings.wants(test) {
@@ -494,7 +496,7 @@ fn round_trips(settings: &Settings, test: &str, puts: bool, wait: Wait) -> Resul
     Ok(())
 }
 
-/// One stream after the other, as streams of messages.
+/// Measures streams of headers, as [`bandwidth::streams`] does for messages.
 fn stream(settings: &Settings, test: &str, by: Calls) -> Result {
     const SIZE: u64 = size_of::<Header>() as u64;
     let mut client = Client::open(settings, Waiting::Adaptive, SIZE)?;
@@ -503,7 +505,7 @@ fn stream(settings: &Settings, test: &str, by: Calls) -> Result {
     Ok(())
 }
 
-/// Puts to and gets from all of the server's memory.
+/// Measures puts to and gets from all of the server's memory.
 fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
     let bytes = bandwidth::whole(settings);
     let mut client = Client::open(settings, Waiting::Adaptive, bytes as u64)?;
@@ -527,7 +529,8 @@ fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
     client.compare(buffer.sum(bytes))
 }
 
-/// Round trips beside connections that are only there: each is attached and watched at both ends.
+/// Measures round trips beside idle connections, each of which is attached and watched at both
+/// ends.
 fn idle(settings: &Settings) -> Result {
     /// Bytes of the yardstick's ball: a cache line.
     const LINE: u64 = 64;

@@ -1,9 +1,10 @@
-//! Tests in turn: each on a thread of its own, and only the one that has its turn runs. What is
-//! compared is so measured within milliseconds, while the machine's speed is the same.
+//! Tests in turn. Each has a thread of its own, and only the one whose turn it is runs. Results to
+//! be compared are so measured within milliseconds, while the machine's speed is the same.
 //!
-//! A turn is one repetition. First every test prepares itself, one after the other, then all make
-//! their first repetition, and so on; the i-th repetitions of all are neighbours. One that ends or
-//! fails is left out from then on. A waiting test sleeps: nothing runs beside the measured test.
+//! A turn is one repetition. First the tests prepare themselves, one after the other; then all
+//! make their first repetition, and so on, so that the i-th repetitions of all are neighbours. A
+//! test that ends or fails is left out from then on. A test that waits for its turn sleeps, so
+//! nothing runs beside the one that is measured.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,11 +16,11 @@ use runtime::thread;
 
 use super::{Context, Failure, Result, Settings};
 
-/// A pipe by which one of the threads is woken.
+/// A pipe that wakes one of the threads.
 struct Bell {
     reader: Fd,
     writer: Fd,
-    /// Whether its thread still takes part.
+    /// Whether its thread still takes turns.
     takes_part: AtomicBool,
 }
 
@@ -58,7 +59,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The test whose turn is next: the same one again when no other is left.
+    /// The test whose turn is next; this one again if no other is left.
     fn next(&self) -> usize {
         let count = self.bells.len();
         let others = (1..count).map(|step| (self.own + step) % count);
@@ -66,7 +67,7 @@ impl Place {
         left.next().unwrap_or(self.own)
     }
 
-    /// Gives the turn away and waits until it comes again.
+    /// Passes the turn to the next test, and waits until it comes back.
     pub fn pass(&self) -> Result {
         let next = self.next();
         if next == self.own {
@@ -76,7 +77,7 @@ impl Place {
         self.bells[self.own].wait()
     }
 
-    /// Gives the turn away for good.
+    /// Passes the turn to the next test for good.
     fn leave(&self) -> Result {
         self.bells[self.own]
             .takes_part
@@ -89,7 +90,7 @@ impl Place {
     }
 }
 
-/// Runs one test of each settings, in turn; the first failure counts, after all have ended.
+/// Runs `test` in turn with each of the settings. Returns the first failure, after all have ended.
 pub fn run(all: Vec<Settings>, test: fn(&Settings) -> Result) -> Result {
     let bells: Result<Vec<Bell>> = all.iter().map(|_| Bell::new()).collect();
     let bells = Arc::new(bells?);

@@ -1,6 +1,6 @@
-//! RDMA verbs: round trips of writes and of messages, messages one way, writes and reads, and round
-//! trips over many queue pairs. The server has a port of its own for them; orders go over a
-//! connection beside the queue pairs.
+//! RDMA verbs (docs/verbs.md): round trips of writes and of messages, messages one way, writes and
+//! reads, and round trips over many queue pairs. The server has a port of its own for these tests;
+//! orders go over a connection besides the queue pairs.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -28,38 +28,40 @@ use super::{Context, Failure, Result, Settings};
 use crate::report::Unit;
 use crate::samples::Samples;
 
-/// How far behind the server's port the one for these tests is.
+/// Distance from the server's port to the port for these tests.
 pub const AHEAD: Port = 4;
 
-/// How long connecting is tried while no server listens there yet.
+/// How long to try to connect while no server listens there yet.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// Bytes of a message, and receives that are posted on each queue pair.
+/// Bytes in a message, and the number of receives posted on each queue pair.
 const MESSAGE: usize = 64;
 const RECEIVES: u64 = 64;
 /// Sends between two completions of a stream.
 const BATCH: u64 = 16;
-/// Where messages lie, behind the words that are written; those that arrive have a page.
+/// Offsets of the message to send, behind the words for writes, and of the received messages,
+/// which have a page.
 const OUT: usize = PAGE;
 const IN: usize = 2 * PAGE;
-/// Bytes of memory of each end, beside what is written and read.
+/// Least bytes of memory at each end.
 const LEAST: usize = 4 * PAGE;
 
-/// The orders of a client. Every order but the first is answered by one.
+/// The orders of a client. Every order but the first is answered by an [`Order`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 enum Verb {
-    /// Make this number of queue pairs with `bytes` of memory and connect them; the answer has the
-    /// memory's address and key.
+    /// Make this number of queue pairs with `bytes` of memory and connect them. The answer has the
+    /// address and key of the memory.
     Connect = 1,
-    /// Answer this number of messages on each queue pair in turn.
+    /// Answer this number of messages, on each queue pair in turn.
     Echo = 2,
     /// Answer this number of words that are written.
     EchoWrites = 3,
-    /// Answer at once, take this number of messages, and answer with the number of those in order.
+    /// Answer at once, receive this number of messages, and answer with the number of those that
+    /// came in order.
     Take = 4,
     /// Fill the memory with the pattern of a seed.
     Fill = 5,
-    /// The checksum of the memory.
+    /// Answer with the checksum of the memory.
     Sum = 6,
 }
 
@@ -93,14 +95,15 @@ fn say(endpoint: &Endpoint, order: Order) -> Result {
 
 fn hear(endpoint: &Endpoint) -> Result<Option<Order>> {
     let mut order = Order::new_zeroed();
-    // It has gone when there is none.
+    // Anything but a whole order means that the other end has gone.
     match endpoint.recv(order.as_mut_bytes(), RecvFlags::BLOCK) {
         Ok(count) if count == size_of::<Order>() => Ok(Some(order)),
         _ => Ok(None),
     }
 }
 
-/// One end: queue pairs of one domain, which complete in one queue for sends and one for receives.
+/// One end: queue pairs in one domain, with a common completion queue for sends and one for
+/// receives.
 struct End {
     pairs: Vec<QueuePair>,
     region: MemoryRegion,
@@ -108,13 +111,13 @@ struct End {
     receives: CompletionQueue,
     channel: CompletionChannel,
     far: Remote,
-    /// How completions are waited for.
+    /// How to wait for completions.
     wait: Wait,
     found: Vec<WorkCompletion>,
     _device: Device,
 }
 
-/// A message; one of `BATCH` is signaled.
+/// The request for a message. One of [`BATCH`] messages is signaled.
 fn short(number: u64, data: ShortData<'_>) -> ShortSend<'_> {
     let mut send = ShortSend::message(number, data);
     let is_signaled = number.is_multiple_of(BATCH);
@@ -122,7 +125,7 @@ fn short(number: u64, data: ShortData<'_>) -> ShortSend<'_> {
     send
 }
 
-/// The place of a receive; those of all queue pairs are at the same places.
+/// The place of a receive. The receives of all queue pairs have the same places.
 fn place(receive: u64) -> Range<usize> {
     let start = IN + (receive % RECEIVES) as usize * MESSAGE;
     start..start + MESSAGE
@@ -142,7 +145,7 @@ fn device() -> Result<Device> {
 }
 
 impl End {
-    /// Makes the queue pairs and connects each with the other end's.
+    /// Makes the queue pairs, and connects each to one of the other end.
     fn new(endpoint: &Endpoint, pairs: u64, bytes: u64, wait: Wait) -> Result<Self> {
         let device = device()?;
         let domain = device.protection_domain()?;
@@ -160,7 +163,7 @@ impl End {
             let pair = builder.inline(MESSAGE as u32).build()?;
             pair.init(&times)?;
             for number in 0..RECEIVES {
-                // The completion says by its number which queue pair it is of.
+                // The number of the completion tells which queue pair it belongs to.
                 pair.receive(index * RECEIVES + number, &[region.segment(place(number))?])?;
             }
             pair.meet(endpoint, &times)?;
@@ -199,7 +202,7 @@ impl End {
         }
     }
 
-    /// Sends a message; one of `BATCH` is signaled.
+    /// Sends a message. One of [`BATCH`] messages is signaled.
     #[inline]
     fn send(&mut self, number: u64) -> Result {
         self.region.write(OUT, number)?;
@@ -249,7 +252,7 @@ impl End {
         Ok(number)
     }
 
-    /// Writes a word into the other end's memory.
+    /// Writes a word to the other end's memory.
     #[inline]
     fn write(&mut self, number: u64) -> Result {
         self.region.write(8, number)?;
@@ -259,8 +262,8 @@ impl End {
         self.take_sent()
     }
 
-    /// Waits for a word that the other end writes; polls the memory and nothing else, as programs
-    /// do that wait for the last byte.
+    /// Waits for a word that the other end writes. It polls only the memory, as programs do that
+    /// wait for the last byte of a write.
     #[inline]
     fn written(&self, number: u64) -> Result {
         while self.region.read::<u64>(0)? != number {
@@ -271,7 +274,7 @@ impl End {
         Ok(())
     }
 
-    /// Waits for all sends.
+    /// Waits until all sends are complete.
     fn flush(&mut self) -> Result {
         let segment = self.region.segment(8..8)?;
         for number in 0..self.pairs.len() as u64 {
@@ -287,7 +290,7 @@ impl End {
         Ok(())
     }
 
-    /// Does what the client orders until it goes.
+    /// Executes the client's orders until it goes.
     fn attend(&mut self, endpoint: &Endpoint) -> Result {
         while let Some(order) = hear(endpoint)? {
             self.wait = match order.sleeps {
@@ -330,7 +333,7 @@ impl End {
     }
 }
 
-/// Serves these tests; runs until the program ends.
+/// Serves these tests until the program ends.
 pub fn serve(port: Port) -> Result {
     let listener = Listener::bind(port).context(&format!("port {port}"))?;
     loop {
@@ -392,7 +395,7 @@ impl<'a> Client<'a> {
         Ok(answer.argument)
     }
 
-    /// Nanoseconds of each of `rounds` round trips.
+    /// Measures the nanoseconds of each of `rounds` round trips.
     fn play(&mut self, writes: bool, rounds: u64) -> Result<Vec<f64>> {
         self.order(
             if writes { Verb::EchoWrites } else { Verb::Echo },
@@ -429,15 +432,17 @@ impl<'a> Client<'a> {
     fn rounds(&mut self, writes: bool) -> Result<u64> {
         const WARM_UP: u64 = 64;
         let mut warm = self.play(writes, WARM_UP)?;
-        // The first ones take a thousand times as long as the others.
+        // The first round trips take a thousand times as long as the others, so the median is
+        // used.
         warm.sort_by(f64::total_cmp);
         let middle = warm.get(warm.len() / 2).copied().unwrap_or_default();
         Ok(self.settings.rounds(middle))
     }
 
-    /// Nanoseconds until the other end has taken `messages` messages. Completions are taken as they
-    /// come: a queue of them that is full is an error of the queue pair. The program polls until
-    /// the last send is complete, as perftest does: what waits for a receive goes by its calls.
+    /// Measures the nanoseconds until the other end has received `messages` messages. Completions
+    /// are taken as they come, because a completion queue that overflows puts the queue pair in
+    /// error. The program polls until the last send is complete, as perftest does: sends that wait
+    /// for a receive make progress in its calls.
     fn pour(&mut self, messages: u64) -> Result<f64> {
         self.order(Verb::Take, messages, 0)?;
         self.answer()?;
@@ -458,7 +463,8 @@ impl<'a> Client<'a> {
 }
 
 impl End {
-    /// Sends the next message of a stream; whether its queue was full. The last one is signaled.
+    /// Sends the next message of a stream, if the send queue has room. Returns whether it was
+    /// full. The last message is signaled.
     fn send_if_room(&mut self, number: u64, is_last: bool) -> Result<bool> {
         match self.send_inline(number, is_last) {
             Ok(()) => Ok(false),
@@ -467,13 +473,13 @@ impl End {
         }
     }
 
-    /// Takes completions of sends that are there.
+    /// Takes the completions of sends that are there.
     fn take_sent(&mut self) -> Result {
         self.sends.poll(BATCH as usize, &mut self.found)?;
         self.check_sends()
     }
 
-    /// Polls until the send of this number is complete.
+    /// Polls until the send with this number is complete.
     fn wait_for(&mut self, number: u64) -> Result {
         while self.found.iter().all(|wc| wc.id != number) {
             self.check_sends()?;
@@ -498,7 +504,7 @@ impl End {
     }
 }
 
-/// Runs the tests of this module that are asked for.
+/// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
     if settings.wants("rdma_write_rtt") {
         round_trips(settings, "rdma_write_rtt", true, settings.polling())?;
@@ -537,7 +543,7 @@ fn round_trips(settings: &Settings, test: &str, writes: bool, wait: Wait) -> Res
     Ok(())
 }
 
-/// One stream after the other, as streams of messages.
+/// Measures streams of messages, as [`bandwidth::streams`] does for those of SCIF.
 fn stream(settings: &Settings) -> Result {
     let (test, size) = ("rdma_stream", MESSAGE as u64);
     let mut client = Client::open(settings, settings.polling(), 1, 0)?;
@@ -546,7 +552,7 @@ fn stream(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// Writes to and reads from all of the server's memory.
+/// Measures writes to and reads from all of the server's memory.
 fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
     let bytes = bandwidth::whole(settings);
     let mut client = Client::open(settings, settings.polling(), 1, bytes as u64)?;
@@ -578,7 +584,7 @@ fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
     }
 }
 
-/// Round trips over one queue pair after the other.
+/// Measures round trips over each queue pair in turn.
 fn pairs(settings: &Settings) -> Result {
     let test = "rdma_pairs_rtt";
     let wait = settings.polling();

@@ -1,5 +1,5 @@
-//! The protocol between client and server: a request for a measurement, and answers of eight bytes.
-//! Both are the same program, so other programs never read it.
+//! The protocol between client and server: a request for a measurement, and answers of eight
+//! bytes. Both ends are the same program, so no other program needs to read it.
 
 use alloc::format;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
@@ -8,59 +8,60 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 
 use super::{Failure, Path, Result};
 
-/// The orders to the server. It answers with one word, except where noted.
+/// The requests to the server. It answers each with one word, except where noted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u32)]
 pub enum Verb {
-    /// Send `count` messages of `size` bytes back; the answer is their checksum.
+    /// Send back `count` messages of `size` bytes; the answer is the checksum of the last one.
     Echo = 1,
-    /// Say a word, then receive `count` messages of `size` bytes; the answer is their checksum.
+    /// Send a word, then receive `count` messages of `size` bytes; the answer is the checksum of
+    /// the last one, or of all if `offset` is not 0.
     Sink = 2,
-    /// Say a word, then send `count` messages of `size` bytes; the client says one when it has them
-    /// all, and no answer follows.
+    /// Send a word, then send `count` messages of `size` bytes. The client sends a word when it
+    /// has received them all, and no answer follows.
     Source = 3,
-    /// Register `size` bytes of new memory; the answer is its offset. The last one is the window
-    /// that later requests concern.
+    /// Register `size` bytes of new memory; the answer is its offset. Later requests concern the
+    /// window that was registered last.
     Lend = 4,
     /// Fill the first `size` bytes of the window with the pattern of seed `count`.
     Fill = 5,
     /// The answer is the checksum of the first `size` bytes of the window.
     Sum = 6,
-    /// Play `count` rounds of ping-pong with `size` bytes between the window and that of the
-    /// client at `offset`; the answer is the checksum of what came.
+    /// Play `count` rounds of ping-pong with `size` bytes between the window and the client's
+    /// window at `offset`; the answer is the checksum of the last ball's data.
     Ping = 7,
-    /// Take all windows back.
+    /// Take back all windows.
     Release = 8,
-    /// Register the first page of the window again until there are `count` windows;
-    /// the answer is the offset of the last one.
+    /// Register the first page of the window again until there are `count` windows; the answer is
+    /// the offset of the last one.
     Multiply = 9,
-    /// Close the connections of the idle port; the answer is how many there were.
+    /// Close the connections of the idle port; the answer is their number.
     Forget = 10,
     /// End the server.
     Stop = 11,
-    /// As `Lend`, memory of the server's own instead of the daemon's.
+    /// As `Lend`, but with memory of the server's own instead of the daemon's.
     LendOwn = 12,
-    /// Have a thread compute until the same request says 0: `count` is 1 to start it, 0 to stop it.
+    /// Start a thread that computes (`count` is 1), or stop it (`count` is 0).
     Spin = 13,
-    /// The answer is the number of free bytes of the server's node.
+    /// The answer is the number of free bytes of memory on the server's node.
     Free = 14,
 }
 
 /// How a side waits for messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
-    /// Asks again and again.
+    /// Polls.
     Poll = 0,
-    /// Asks again and again, and lets others run in between.
+    /// Polls, and yields in between.
     Yield = 1,
     /// Sleeps.
     Block = 2,
-    /// As programs do that ask for nothing: looks for a while, then sleeps.
+    /// Waits as by default: polls for a while, then sleeps.
     Usual = 3,
 }
 
 impl Wait {
-    /// Its name in results.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",
@@ -70,7 +71,7 @@ impl Wait {
         }
     }
 
-    /// Waits between two looks.
+    /// Pauses between two polls.
     #[inline]
     pub fn pause(self) {
         if self == Self::Yield {
@@ -91,25 +92,25 @@ struct Record {
     offset: U64,
 }
 
-/// A request.
+/// A request to the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The work to do.
     pub verb: Verb,
     /// How to wait for messages.
     pub wait: Wait,
-    /// How messages go.
+    /// The path that messages take.
     pub path: Path,
-    /// Bytes.
+    /// A number of bytes.
     pub size: u64,
-    /// A count, or another number.
+    /// A count, or another number that the request needs.
     pub count: u64,
-    /// A place in the client's registered memory.
+    /// An offset in the client's registered address space.
     pub offset: i64,
 }
 
 impl Request {
-    /// A request about `size` bytes; the rest is none and blocking.
+    /// A request about `size` bytes. Its numbers are 0, and it waits by blocking, on the bypass.
     pub fn new(verb: Verb, size: u64) -> Self {
         Self {
             verb,
@@ -121,7 +122,7 @@ impl Request {
         }
     }
 
-    /// Says it to the server.
+    /// Sends the request to the server.
     pub fn say(&self, endpoint: &Endpoint) -> Result {
         let record = Record {
             verb: (self.verb as u32).into(),
@@ -139,7 +140,7 @@ impl Request {
         }
     }
 
-    /// The next request; `None` when the client has gone.
+    /// Receives the next request; `None` if the client has gone.
     pub fn hear(endpoint: &Endpoint) -> Result<Option<Self>> {
         let mut bytes = [0; size_of::<Record>()];
         match endpoint.recv(&mut bytes, RecvFlags::BLOCK) {
@@ -184,20 +185,20 @@ pub fn hear(endpoint: &Endpoint) -> Result<u64> {
     }
 }
 
-/// A way to send and receive whole messages.
+/// A channel that sends and receives whole messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel<'a> {
     /// The connection.
     pub endpoint: &'a Endpoint,
-    /// How to wait.
+    /// How to wait for messages.
     pub wait: Wait,
-    /// How messages go.
+    /// The path that messages take.
     pub path: Path,
 }
 
 impl Channel<'_> {
-    /// Prepares for round trips. A blocking call looks for a while before it sleeps, and would see
-    /// the answer of a peer that looks as well: a test that measures sleeping has to sleep at once.
+    /// Prepares for round trips. A blocking call polls for a while before it sleeps, and would see
+    /// the answer of a peer that polls, too. So a test that measures sleeping must sleep at once.
     pub fn begin_echo(&self) {
         self.endpoint.set_waiting(match self.wait {
             Wait::Block => Waiting::Sleep,
@@ -205,7 +206,7 @@ impl Channel<'_> {
         });
     }
 
-    /// Whether the library waits, not the loops here.
+    /// Whether the library waits, rather than the loops here.
     fn sleeps(&self) -> bool {
         matches!(self.wait, Wait::Block | Wait::Usual)
     }

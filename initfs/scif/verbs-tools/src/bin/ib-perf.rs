@@ -1,5 +1,5 @@
-//! `ib-perf`: latency and bandwidth of RDMA verbs, in the manner of perftest. `ib-perf -s` on one
-//! node, `ib-perf NODE` on another or on the same one.
+//! `ib-perf`: measures latency and bandwidth of RDMA verbs, like perftest. Start `ib-perf -s` on
+//! one node, then `ib-perf NODE` on another or on the same one.
 //!
 //! Names of the tests (`--test`, and `test` in the JSON lines, see `scif_perf::report`):
 //!

@@ -1,5 +1,5 @@
-//! `ibctl`: what the daemon of the RDMA device knows of contexts, queue pairs, completion queues
-//! and memory regions, for people and scripts, in the manner of `scifctl`.
+//! `ibctl`: shows people and scripts what the daemon of the RDMA device reports about contexts,
+//! queue pairs, completion queues and memory regions, as `scifctl` does for SCIF.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -100,7 +100,7 @@ usage: ibctl                      the device and what uses it at a glance
         Ok(())
     }
 
-    /// Prints what programs hold.
+    /// Prints the objects that programs hold.
     fn programs(only: Option<u32>) -> Result<(), i32> {
         let [qps, cqs, srqs, mrs] = ["qps", "cqs", "srqs", "mrs"].map(|file| FILES.read(file));
         let (qps, cqs, srqs, mrs) = (qps?, cqs?, srqs?, mrs?);
@@ -114,7 +114,7 @@ usage: ibctl                      the device and what uses it at a glance
         Ok(())
     }
 
-    /// Prints what queue pairs do, again and again.
+    /// Prints the rates of queue pairs, again and again.
     fn watch(seconds: u64, count: Option<u64>) -> Result<(), i32> {
         let (mut before, mut at) = (Table::parse(&FILES.read("qps")?), Instant::now());
         let mut turn = 0;

@@ -1,4 +1,5 @@
-//! `ibv_devices`: the RDMA devices of this node, in the form of rdma-core's program of that name.
+//! `ibv_devices`: lists the RDMA devices of this node, in the form of rdma-core's program of that
+//! name.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]

@@ -1,5 +1,5 @@
-//! `ibv_devinfo`: what the RDMA device and its port are, in the form of rdma-core's program of that
-//! name.
+//! `ibv_devinfo`: describes the RDMA device and its port, in the form of rdma-core's program of
+//! that name.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]

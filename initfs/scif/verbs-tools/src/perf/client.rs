@@ -1,4 +1,4 @@
-//! The measuring role: each measurement has a connection and a queue pair of its own.
+//! The measuring role. Each measurement makes a connection and a queue pair of its own.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,12 +13,12 @@ use super::end::{self, End};
 use super::wire::{self, Kind, Order};
 use super::{BANDWIDTH_SIZE, Context as _, LATENCY_SIZE, Result, Settings};
 
-/// Bytes of an atomic operation.
+/// Bytes that an atomic operation changes.
 const WORD: u64 = 8;
-/// Rounds that are not counted, as the first ones make connections and windows.
+/// Rounds that are not counted, since the first ones make connections and windows.
 const WARM_UP: u64 = 16;
 
-/// Measures what is asked for.
+/// Measures all tests and sizes of the settings.
 pub fn measure(settings: &Settings) -> Result {
     let context = end::open()?;
     for kind in &settings.kinds {
@@ -44,7 +44,7 @@ pub fn stop(server: PortId) -> Result {
     wire::order(&endpoint, None)
 }
 
-/// One test with one size.
+/// Measures one test with one size.
 fn one(settings: &Settings, context: &Context, kind: Kind, size: u64) -> Result {
     let mut samples = Samples::new();
     for _ in 0..settings.repetitions {
@@ -89,7 +89,7 @@ fn repetition(settings: &Settings, context: &Context, kind: Kind, size: u64) -> 
     Ok(samples)
 }
 
-/// Nanoseconds of each round.
+/// Measures the nanoseconds of each round.
 fn latency(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
     let mut samples = Vec::new();
     for round in 1..=order.rounds {
@@ -125,7 +125,7 @@ fn latency(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>
     Ok(samples)
 }
 
-/// Posts a request that completes.
+/// Posts a request of this kind, which will raise a completion.
 fn post(end: &End, kind: Kind) -> Result {
     let (own, peer) = (end.outgoing()?, end.peer);
     let posted = match kind {
@@ -137,7 +137,7 @@ fn post(end: &End, kind: Kind) -> Result {
     posted.context("a request")
 }
 
-/// Requests per second, with a completion for each batch of requests under way.
+/// Measures requests per second: a sample for each batch of `depth` requests that have completed.
 fn stream(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
     let mut samples = Vec::new();
     let depth = u64::from(order.depth);
@@ -154,7 +154,7 @@ fn stream(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>>
         if completed - before >= depth || is_last {
             let now = ticks();
             let seconds = settings.rate.between(at, now) / 1e9;
-            // The first ones make the windows.
+            // The first batch makes the windows, so it is not counted.
             if before > 0 || is_last {
                 samples.push((completed - before) as f64 / seconds);
             }

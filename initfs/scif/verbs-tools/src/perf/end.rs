@@ -14,14 +14,14 @@ use verbs::{
 use super::wire::{self, Order};
 use super::{Context as _, Failure, Result};
 
-/// A message of at most this number of bytes is sent inline.
+/// Longest message in bytes that is sent inline.
 const INLINE: usize = 64;
-/// Looks at a byte between two looks at the queue pair.
+/// Reads of the marked byte between two checks of the queue pair.
 const LOOKS: u32 = 256;
-/// Further looks before others are let run.
+/// Reads of the marked byte after which the thread begins to yield between reads.
 const MANY_LOOKS: u32 = 16 * LOOKS;
 
-/// A context with a thread of this program.
+/// Opens the device, with a progress thread of this program.
 pub fn open() -> Result<Context> {
     let devices = verbs::devices().context("the device")?;
     let device = devices
@@ -38,19 +38,20 @@ pub fn open() -> Result<Context> {
     device.open(start).context("the device")
 }
 
-/// See the module. Its memory has a half for what is sent and a half for what comes.
+/// One side of a measurement. The first half of its memory is for data that is sent, the second
+/// for data that is received.
 pub struct End {
     pub pair: QueuePair,
     pub sends: Completions,
     pub receives: Completions,
     pub region: MemoryRegion,
-    /// The half of the peer's memory for what comes.
+    /// The half of the peer's memory for received data.
     pub peer: Remote,
     size: usize,
     _domain: ProtectionDomain,
 }
 
-/// A completion queue, and how it is waited for.
+/// A completion queue, with the channel to wait on if completions raise events.
 pub struct Completions {
     queue: CompletionQueue,
     channel: Option<CompletionChannel>,
@@ -74,7 +75,7 @@ impl Completions {
         })
     }
 
-    /// Takes completions that are there, at most `most`; how many.
+    /// Takes the completions that are there, at most `most`. Returns their number.
     pub fn take(&mut self, most: usize) -> Result<usize> {
         self.found.clear();
         let count = self.queue.poll(most, &mut self.found).context("poll")?;
@@ -87,7 +88,7 @@ impl Completions {
         Ok(count)
     }
 
-    /// Waits for completions, at most `most`; how many.
+    /// Waits for completions, and takes at most `most`. Returns their number.
     pub fn wait(&mut self, most: usize) -> Result<usize> {
         loop {
             let count = self.take(most)?;
@@ -98,7 +99,7 @@ impl Completions {
                 continue;
             };
             self.queue.request_notification(false).context("arm")?;
-            // Completions that came before do not tell.
+            // Completions from before the request raise no event.
             let count = self.queue.poll(most, &mut self.found).context("poll")?;
             if count == 0 {
                 channel.next().context("the channel")?;
@@ -111,7 +112,7 @@ impl Completions {
         }
     }
 
-    /// Waits for as many completions.
+    /// Waits for `count` completions.
     pub fn wait_all(&mut self, count: usize) -> Result {
         let mut got = 0;
         while got < count {
@@ -122,12 +123,12 @@ impl Completions {
 }
 
 impl End {
-    /// Makes this side, and connects it with the one of the program at the other end, which does
-    /// the same.
+    /// Makes this side and connects it with that of the program at the other end of `endpoint`,
+    /// which makes the same call.
     pub fn connect(context: &Context, endpoint: &Endpoint, order: &Order) -> Result<Self> {
         let size = order.size as usize;
         let domain = context.protection_domain().context("a protection domain")?;
-        // Ordinary memory will do when the user has all that the driver gives.
+        // Ordinary memory serves as well if the driver grants the user no more of its own.
         let bytes = 2 * size.next_multiple_of(4096);
         let memory = Memory::new(bytes).or_else(|_| Memory::ordinary(bytes));
         let memory = memory.context("memory")?;
@@ -164,18 +165,18 @@ impl End {
         self.size.next_multiple_of(4096)
     }
 
-    /// The memory that is sent.
+    /// The memory to send from.
     pub fn outgoing(&self) -> Result<Segment> {
         self.region.segment(0..self.size).context("a segment")
     }
 
-    /// The memory that is received into.
+    /// The memory to receive into.
     fn incoming(&self) -> Result<Segment> {
         let at = self.half();
         self.region.segment(at..at + self.size).context("a segment")
     }
 
-    /// Posts receives.
+    /// Posts `count` receives.
     pub fn receive(&self, count: usize) -> Result {
         for _ in 0..count {
             let posted = self.pair.receive(0, &[self.incoming()?]);
@@ -198,7 +199,7 @@ impl End {
         sent.context("a send")
     }
 
-    /// Writes to the peer, with `mark` as the last byte.
+    /// Writes to the peer's memory, with `mark` as the last byte.
     pub fn write_mark(&self, mark: u8) -> Result {
         let last = self.size - 1;
         self.region.copy_in(last, &[mark]).context("memory")?;
@@ -206,7 +207,7 @@ impl End {
         written.context("a write")
     }
 
-    /// Waits until the peer has written with this mark.
+    /// Waits until the peer has written a message with this mark.
     pub fn wait_for_mark(&mut self, mark: u8) -> Result {
         let at = self.half() + self.size - 1;
         let mut looks = 0_u32;
@@ -227,7 +228,7 @@ impl End {
         }
     }
 
-    /// Whether the connection still holds.
+    /// Checks that the connection still exists.
     fn check(&self) -> Result {
         match self.pair.query().context("query")?.state {
             QpState::Err => Err(Failure::new("the peer has gone")),

@@ -1,4 +1,4 @@
-//! `ib-perf`: its options, its two roles, and the form of its results.
+//! `ib-perf`: its options, its two roles, and its output.
 
 mod client;
 mod end;
@@ -42,10 +42,10 @@ examples:
 
 /// The server's default port.
 const PORT: Port = 1210;
-/// Sizes of latencies and bandwidths, unless others are asked for.
+/// Default sizes of latency and bandwidth tests, in bytes.
 const LATENCY_SIZE: u64 = 8;
 const BANDWIDTH_SIZE: u64 = 64 << 10;
-/// Most bytes of a request, requests under way, and requests of a repetition.
+/// The largest size in bytes, the most requests under way, and the most requests in a repetition.
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_DEPTH: u64 = 4096;
 const MOST_ROUNDS: u64 = 1 << 30;
@@ -60,7 +60,7 @@ const OPTIONS: &[&str] = &[
     "--port",
 ];
 
-/// Why something could not be measured, for people.
+/// The reason why a measurement failed, as text for people.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -73,9 +73,9 @@ impl Failure {
     }
 }
 
-/// Says what was tried when something fails.
+/// Adds to an error what was tried.
 trait Context<T> {
-    /// Puts `what` before the error.
+    /// Puts `what` in front of the error.
     fn context(self, what: &str) -> Result<T>;
 }
 
@@ -91,7 +91,7 @@ impl Display for Failure {
     }
 }
 
-/// The measurement, and how often it is made.
+/// What to measure, and how often.
 struct Settings {
     server: PortId,
     rate: Rate,
@@ -105,7 +105,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Prints the result of samples, if there are any.
+    /// Prints the summary of samples, if there are any.
     fn print(&self, test: &str, size: u64, unit: Unit, samples: Samples) {
         let Some(summary) = samples.summary() else {
             return;
@@ -119,7 +119,7 @@ impl Settings {
     }
 }
 
-/// `ib-perf`.
+/// Runs `ib-perf`.
 pub fn main() -> i32 {
     let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
     match arguments.map_err(Failure).and_then(|line| run(&line)) {

@@ -1,4 +1,4 @@
-//! The serving role: one client after the other.
+//! The serving role. It serves one client after another.
 
 use alloc::format;
 
@@ -9,7 +9,7 @@ use super::end::{self, End};
 use super::wire::{self, Kind, Order};
 use super::{Context as _, Result};
 
-/// Serves until a client says that this was all.
+/// Serves until a client stops it.
 pub fn serve(port: Port) -> Result {
     let context = end::open()?;
     let listener = Listener::bind(port).context(&format!("port {port}"))?;
@@ -58,7 +58,7 @@ fn attend(context: &Context, endpoint: &Endpoint, order: &Order) -> Result {
                 end.receive(count)?;
             }
         }
-        // The client alone does something.
+        // Only the client posts requests.
         Kind::ReadLat | Kind::AtomicLat | Kind::WriteBw | Kind::ReadBw | Kind::AtomicRate => {
             wire::meet(endpoint)?;
         }

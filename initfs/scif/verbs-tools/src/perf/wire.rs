@@ -1,4 +1,4 @@
-//! Messages of client and server over a SCIF connection beside the queue pairs.
+//! Messages between client and server, over a SCIF connection besides the queue pairs.
 
 use scif::{Endpoint, RecvFlags, SendFlags};
 use verbs::Remote;
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Context, Failure, Result};
 
-/// A test.
+/// The kind of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Kind {
@@ -49,19 +49,19 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Whether many requests are under way.
+    /// Whether the test has many requests under way at a time.
     pub fn is_stream(self) -> bool {
         let streams = [Kind::SendBw, Kind::WriteBw, Kind::ReadBw, Kind::AtomicRate];
         streams.contains(&self)
     }
 
-    /// Whether it has one size, that of a word.
+    /// Whether the test has only one size, that of a word.
     pub fn is_atomic(self) -> bool {
         matches!(self, Kind::AtomicLat | Kind::AtomicRate)
     }
 }
 
-/// The order to the server.
+/// What the client asks the server to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     pub kind: Kind,
@@ -71,7 +71,7 @@ pub struct Order {
     pub has_events: bool,
 }
 
-/// The number of the order that ends the server.
+/// The number in an order that ends the server.
 const STOP: u32 = 0;
 
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -112,7 +112,7 @@ fn hear<T: FromBytes + IntoBytes>(endpoint: &Endpoint) -> Result<T> {
     }
 }
 
-/// Tells the server what to do; `None`: to end.
+/// Sends the server an order; `None` ends it.
 pub fn order(endpoint: &Endpoint, order: Option<&Order>) -> Result {
     let record = OrderRecord {
         kind: order.map_or(STOP, |order| order.kind as u32),
@@ -125,10 +125,10 @@ pub fn order(endpoint: &Endpoint, order: Option<&Order>) -> Result {
     tell(endpoint, &record)
 }
 
-/// The next order to the server; `None`: end.
+/// Receives the next order; `None` if the server is to end.
 ///
 /// # Errors
-/// The connection has ended, or asks for what makes no sense.
+/// The connection has ended, or the order makes no sense.
 pub fn take_order(endpoint: &Endpoint) -> Result<Option<Order>> {
     let record: OrderRecord = hear(endpoint)?;
     if record.kind == STOP {
@@ -149,7 +149,7 @@ pub fn take_order(endpoint: &Endpoint) -> Result<Option<Order>> {
     }))
 }
 
-/// Tells the peer where the own memory is, and takes the peer's.
+/// Sends the peer the place of this side's memory, and receives the place of the peer's.
 pub fn exchange(endpoint: &Endpoint, own: Remote) -> Result<Remote> {
     tell(
         endpoint,
@@ -166,7 +166,7 @@ pub fn exchange(endpoint: &Endpoint, own: Remote) -> Result<Remote> {
     })
 }
 
-/// Waits until the peer has come as far.
+/// Waits until the peer has made the same call.
 pub fn meet(endpoint: &Endpoint) -> Result {
     tell(endpoint, &0_u32)?;
     hear::<u32>(endpoint).map(drop)
