@@ -1,4 +1,5 @@
-//! Links bootstrap as the first program of an image: flat, at the place the packer puts it.
+//! Links bootstrap as the first program of an image: flat, at the address where the packer puts
+//! it.
 
 fn main() {
     let script = concat!(

@@ -1,4 +1,4 @@
-//! The course of the boot: managers, the scheme `initfs`, init.
+//! The steps of the boot: managers, the scheme `initfs`, init.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -17,9 +17,9 @@ use syscall::flag::{O_DIRECTORY, O_RDWR};
 
 use crate::scheme::InitfsScheme;
 
-/// Runs the first program; returns only when it failed.
+/// Runs the first program. It returns only after a failure.
 pub fn main() -> i32 {
-    // Only failures return; the runtime stops the machine after this.
+    // After this the runtime stops the machine.
     match run() {
         Ok(()) => runtime::io::emergency("bootstrap: the scheme initfs was closed\n"),
         Err((step, error)) => {
@@ -29,7 +29,7 @@ pub fn main() -> i32 {
     1
 }
 
-/// Names the step for the message when it fails.
+/// Adds the name of the step to an error.
 trait Step<T> {
     fn step(self, step: &'static str) -> Result<T, (&'static str, syscall::error::Error)>;
 }
@@ -50,7 +50,8 @@ fn run() -> Result<(), (&'static str, syscall::error::Error)> {
     let process_root = start_process_manager(&image).step("start the process manager")?;
     abi::register_scheme(namespace, "proc", process_root).step("register the scheme proc")?;
 
-    // The socket belongs to the thread that makes it: this one, which will answer the requests.
+    // The socket belongs to the thread that makes it, so this one makes it: it will answer the
+    // requests.
     let socket = Socket::create_inner(boot::scheme_creation_capability(), false)
         .map(Rc::new)
         .step("create the scheme initfs")?;
@@ -60,14 +61,14 @@ fn run() -> Result<(), (&'static str, syscall::error::Error)> {
     let mut scheme = InitfsScheme::new(image);
     scheme::daemon::announce(&socket, "initfs", None, &mut scheme)
         .step("register the scheme initfs")?;
-    // From here on init waits for answers, so nothing may follow but the loop.
+    // From here on init waits for answers, so only the loop may follow.
     start_init(init).step("start init")?;
     SchemeLoop::new(socket, true)
         .run(&mut scheme)
         .step("serve the scheme initfs")
 }
 
-/// A pipe: read end and write end.
+/// Makes a pipe: the end to read from and the end to write to.
 fn pipe() -> Result<(Fd, Fd)> {
     let read = Fd::new(fd::openat_upper(
         boot::root(GlobalSchemes::Pipe)?,
@@ -79,7 +80,7 @@ fn pipe() -> Result<(Fd, Fd)> {
     Ok((read, write))
 }
 
-/// A daemon that runs below the process manager.
+/// A daemon that runs without the process manager.
 struct Daemon<'a> {
     name: &'a str,
     env: Vec<String>,
@@ -87,7 +88,7 @@ struct Daemon<'a> {
     namespace: Option<usize>,
 }
 
-/// First descriptor number for what a daemon gets beside its standard streams.
+/// First descriptor number for descriptors besides the standard streams.
 const FIRST_FD: usize = 3;
 
 /// Starts a daemon and returns the descriptor that it sends when it is ready.
@@ -130,8 +131,8 @@ fn start_daemon(image: &Image<'_>, mut daemon: Daemon<'_>) -> Result<usize> {
     fd::receive_fd_upper(read.raw(), &[])
 }
 
-/// Starts the namespace manager with all kernel schemes but that of the processes, which would be
-/// the right to control every process. Returns the first namespace.
+/// Starts the namespace manager with the roots of all kernel schemes but that of processes, which
+/// would give it control of every process. Returns the first namespace.
 fn start_namespace_manager(image: &Image<'_>) -> Result<usize> {
     let mut roots = Vec::new();
     let mut fds = Vec::new();
@@ -166,8 +167,8 @@ fn start_namespace_manager(image: &Image<'_>) -> Result<usize> {
     )
 }
 
-/// Starts the process manager, which alone gets the kernel's process scheme. Returns the root of
-/// the scheme `proc`.
+/// Starts the process manager, the only daemon with the root of the kernel's process scheme.
+/// Returns the root of the scheme `proc`.
 fn start_process_manager(image: &Image<'_>) -> Result<usize> {
     start_daemon(
         image,

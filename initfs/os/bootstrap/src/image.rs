@@ -36,14 +36,14 @@ pub struct Inode<'a> {
     pub data: &'a [u8],
     /// The path below the root, found when the image was read.
     pub path: String,
-    /// The directory it lies in; the root lies in itself.
+    /// The directory that contains it; the root contains itself.
     pub parent: usize,
-    /// Names and inodes of a directory.
+    /// Names and inodes of the entries, if it is a directory.
     pub entries: Vec<(&'a str, usize)>,
 }
 
 impl Inode<'_> {
-    /// Type and permission bits as `Stat` has them.
+    /// Type and permission bits in the form of `Stat`.
     pub fn mode(&self) -> u16 {
         let kind = match self.kind {
             Kind::File => MODE_FILE,
@@ -58,7 +58,7 @@ impl Inode<'_> {
 #[derive(Debug)]
 pub struct Image<'a> {
     inodes: Vec<Inode<'a>>,
-    /// Seconds since 1970 at which the image was made.
+    /// Seconds since 1970 when the image was made.
     pub created: u64,
 }
 
@@ -77,7 +77,7 @@ fn int(image: &[u8], at: usize) -> Result<u32> {
 }
 
 impl<'a> Image<'a> {
-    /// Reads the table and the directories (EIO when anything points outside of the image).
+    /// Reads the table and the directories. EIO: something points outside of the image.
     pub fn read(image: &'a [u8]) -> Result<Image<'a>> {
         let table = int(image, 8)? as usize;
         let created = u64::from_le_bytes(bytes(image, 12)?);
@@ -128,8 +128,8 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// Gives every reachable inode its path. Each is visited once, so a directory that contains
-    /// itself does no harm.
+    /// Sets the path of every reachable inode. Each is visited only once, so a directory that
+    /// contains itself is harmless.
     fn find_paths(&mut self) {
         let mut visited = alloc::vec![false; self.inodes.len()];
         visited[0] = true;
@@ -151,7 +151,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The inode with this number, which came from [`lookup`](Self::lookup).
+    /// Returns the inode with this number, which came from [`lookup`](Self::lookup).
     pub fn inode(&self, index: usize) -> Result<&Inode<'a>> {
         self.inodes.get(index).ok_or(Error::new(EIO))
     }
@@ -179,7 +179,7 @@ impl<'a> Image<'a> {
         Ok(index)
     }
 
-    /// The bytes of the file at `path`.
+    /// Returns the bytes of the file at `path`.
     pub fn file(&self, path: &str) -> Result<&'a [u8]> {
         Ok(self.inode(self.lookup(0, path)?)?.data)
     }

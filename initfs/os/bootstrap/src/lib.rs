@@ -1,4 +1,4 @@
-//! The part of bootstrap that needs no system: the file system of the boot [`image`].
+//! The part of bootstrap that needs no operating system: the file system of the boot [`image`].
 #![no_std]
 
 extern crate alloc;

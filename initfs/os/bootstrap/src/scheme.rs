@@ -15,7 +15,7 @@ struct Handle {
     readable: bool,
 }
 
-/// The daemon's state.
+/// The state of the scheme.
 pub struct InitfsScheme {
     image: Image<'static>,
     handles: Handles<Handle>,
@@ -113,7 +113,7 @@ impl SchemeSync for InitfsScheme {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         self.inode(id)?;
-        // Nothing can be opened for writing here.
+        // No file here can be opened for writing.
         Err(Error::new(EBADF))
     }
 

@@ -18,7 +18,7 @@ use crate::service::{self, Daemon, Ready, Services};
 const SCRIPTS: &str = "/scheme/initfs/lib/init.d";
 /// The process that starts everything.
 const INIT: u32 = 1;
-/// Status of a script whose shell could not be started, as shells have it.
+/// Exit status of a script whose shell could not be started, as shells use it.
 const CANNOT_RUN: i32 = 127;
 
 /// Runs process 1.
@@ -50,7 +50,7 @@ pub fn main() -> i32 {
     match script {
         Some(script) => {
             let status = run_shell(&mut services, Some(script));
-            // Lines that were logged before come before the last line.
+            // Lines that were logged before must appear before the last line.
             services.show_log();
             runtime::println!("init: script exit status {status}");
             if settings.lines().any(|line| line == "SKIFF_STAY=1") {
@@ -60,7 +60,7 @@ pub fn main() -> i32 {
         }
         None => loop {
             if run_shell(&mut services, None) == CANNOT_RUN {
-                // No use in trying for ever; the services go on.
+                // Another attempt would fail, too; the services go on.
                 services.reap_for_ever();
             }
         },
@@ -146,7 +146,7 @@ fn run_shell(services: &mut Services, script: Option<&str>) -> i32 {
         open("/scheme/console").or_else(|_| open("/scheme/debug"))
     };
     let streams = console(O_RDONLY).and_then(|input| Ok((input, console(O_WRONLY)?)));
-    // Without a console the shell gets what init has.
+    // Without a console the shell gets the streams of init.
     if let Ok((input, output)) = &streams {
         command.stdin(input).stdout(output).stderr(output);
     }

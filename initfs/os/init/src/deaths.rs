@@ -1,27 +1,27 @@
-//! When a daemon that ended is started again: at once, then after ever longer pauses, and not any
-//! more once it has ended too often.
+//! When to restart a daemon that ended: at once, then after ever longer pauses, and not any more
+//! once it has ended too often.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Ends in this time that are too many.
+/// Number of ends within [`WINDOW`] that are too many.
 pub const LIMIT: usize = 12;
-/// The time they are counted in.
+/// The time in which ends are counted.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// Pause after the second end in the window; then twice as long each time.
+/// Pause after the second end within the window; each further end doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The ends of one daemon that count.
+/// The ends of a daemon within the window.
 #[derive(Debug, Default)]
 pub struct Deaths {
     times: VecDeque<Duration>,
 }
 
 impl Deaths {
-    /// It ended at `now`, by any clock that only goes forward. The pause before it is started
-    /// again; `None` when it has ended [`LIMIT`] times in [`WINDOW`].
+    /// Notes that the daemon ended at `now`, by any clock that only goes forward. Returns the
+    /// pause before it is restarted; `None` if it has ended [`LIMIT`] times within [`WINDOW`].
     pub fn add(&mut self, now: Duration) -> Option<Duration> {
         self.times.push_back(now);
         while self.times.front().is_some_and(|&time| time + WINDOW <= now) {

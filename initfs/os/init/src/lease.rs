@@ -1,7 +1,8 @@
 //! The memory of a daemon that ended, kept as long as other machines may still store into it.
 //!
-//! The daemon's successor gets a pipe. It writes a byte once no peer reaches the old memory any
-//! more. If it ends before, the memory is kept for the next one, together with its own.
+//! The daemon's successor gets a pipe, and writes a byte into it once no peer can reach the old
+//! memory any more. If it ends before that, the memory is kept for the next successor, together
+//! with its own.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ use syscall::flag::O_RDWR;
 /// Address spaces of ended daemons.
 pub type Memory = Vec<Fd>;
 
-/// A successor's right to give memory free.
+/// The pipe by which a successor frees memory, and the thread that waits for its byte.
 pub struct Lease {
     memory: Arc<Mutex<Memory>>,
     waiting: JoinHandle<()>,
@@ -24,7 +25,7 @@ pub struct Lease {
 
 impl Lease {
     /// Takes `memory` and keeps it until a byte comes out of the pipe whose other end is returned.
-    /// After an error the memory is where it was.
+    /// On an error `memory` is unchanged.
     pub fn new(memory: &mut Memory) -> Result<(Self, Fd)> {
         let read = Fd::new(path::open_upper("/scheme/pipe", O_RDWR)?);
         let write = Fd::new(fd::dup_upper(read.raw(), b"write")?);
@@ -52,10 +53,11 @@ impl Lease {
         }
     }
 
-    /// Ends the lease; the memory that was not freed. The holder of the pipe must have ended.
+    /// Ends the lease and returns the memory that was not freed. The holder of the pipe must have
+    /// ended.
     pub fn end(self) -> Memory {
         let Lease { memory, waiting } = self;
-        // There is no result that could be missing.
+        // The thread returns no result.
         let _ = waiting.join();
         core::mem::take(&mut memory.lock())
     }

@@ -1,4 +1,5 @@
-//! The part of init that needs no system: the [`script`] language, and how often a daemon may end.
+//! The parts of init that need no operating system: the [`script`] language, and how often a
+//! daemon may end.
 #![no_std]
 
 extern crate alloc;

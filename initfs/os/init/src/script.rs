@@ -18,16 +18,16 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The meaning of a line.
+/// The meaning of a line of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing but the variables.
+    /// Only set the variables.
     Set,
     /// Print the words.
     Echo(Vec<String>),
-    /// Start a daemon that sends its scheme's root; register it under the name.
+    /// Start a daemon that sends the root of its scheme, and register that under the name.
     Scheme(String, Vec<String>),
-    /// Start a daemon and wait for its byte.
+    /// Start a daemon and wait until it has written a byte.
     Notify(Vec<String>),
     /// Start a program.
     NoWait(Vec<String>),
@@ -35,29 +35,29 @@ pub enum Action {
     Run(Vec<String>),
 }
 
-/// The treatment of a daemon that has ended.
+/// What to do when a daemon has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Nothing.
+    /// It is not restarted.
     Never,
-    /// It is started again.
+    /// It is restarted.
     Always,
-    /// As `Always`, and its memory stays until the successor gives it free.
+    /// As `Always`, and its memory stays until the successor frees it.
     Lease,
 }
 
-/// A line that asks for something.
+/// A line with something to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     /// Variables set by leading words.
     pub variables: Vec<(String, String)>,
-    /// The treatment of the daemon that the action starts.
+    /// What to do when the daemon that the action starts has ended.
     pub restart: Restart,
     /// The action.
     pub action: Action,
 }
 
-/// Reads a line. `Ok(None)`: nothing to do; `Err`: what is wrong with it.
+/// Parses a line. `Ok(None)` means that there is nothing to do; the error says what is wrong.
 pub fn parse(
     line: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -106,7 +106,7 @@ pub fn parse(
         false => Ok(rest),
     };
     let action = match first.as_str() {
-        // Scripts run in the order of their names, so what comes first has come already.
+        // Scripts run in the order of their names, so those that come first have run already.
         "requires_weak" => return Ok(None),
         "echo" => Action::Echo(rest),
         "scheme" if rest.is_empty() => return Err("scheme needs a name and a command"),
@@ -128,7 +128,7 @@ pub fn parse(
     }))
 }
 
-/// Splits `NAME=value` when the name is one.
+/// Splits `NAME=value` if the name is valid.
 fn assignment(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(line.variables, [pair("A", "1"), pair("B", "x=y")]);
         assert_eq!(line.action, Action::Run(words("run me")));
         assert_eq!(read("A=").unwrap().unwrap().action, Action::Set);
-        // Not a name, so a program.
+        // `1A` is no name, so the word is a program.
         assert_eq!(action("1A=2"), Action::Run(words("1A=2")));
         assert_eq!(action("echo $NODE $ $NONE"), Action::Echo(words("1 $ ")));
         // The value of a variable is a word, not another assignment in front of nothing.
@@ -200,7 +200,7 @@ mod tests {
         let line = read("restart notify lease x").unwrap().unwrap();
         assert_eq!(line.restart, Restart::Always);
         assert_eq!(line.action, Action::Notify(words("lease x")));
-        // A program of that name.
+        // A program whose name is a keyword elsewhere.
         assert_eq!(action("lease scheme"), Action::Run(words("lease scheme")));
     }
 

@@ -1,5 +1,5 @@
-//! Starting programs for init: daemons that report readiness and are started again when they end,
-//! and others.
+//! Starts programs for init: daemons that report when they are ready and are restarted when they
+//! end, and other programs.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,34 +18,35 @@ use crate::watchdog::Watchdog;
 use syscall::error::{ECHILD, EEXIST, EPIPE};
 use syscall::flag::O_RDWR;
 
-/// Number at which a daemon finds the pipe for its readiness.
+/// Descriptor number of the pipe by which a daemon reports that it is ready.
 const NOTIFY_FD: usize = 3;
-/// Number at which a successor finds the pipe by which it gives memory free.
+/// Descriptor number of the pipe by which a successor frees memory.
 const LEASE_FD: usize = 4;
 
-/// How a daemon says that it is ready.
+/// How a daemon reports that it is ready.
 #[derive(Clone)]
 pub enum Ready {
-    /// It sends the root of its scheme, which gets this name.
+    /// It sends the root of its scheme, which is registered under this name.
     Scheme(String),
     /// It writes a byte.
     Byte,
 }
 
-/// A daemon as its script describes it, and how it is.
+/// A daemon: its line in a script, and its state.
 pub struct Daemon {
-    /// Those behind it in the same script build on it.
+    /// Name of its script. The daemons behind it in the same script depend on it.
     script: String,
     words: Vec<String>,
     variables: Vec<(String, String)>,
     ready: Ready,
     restart: Restart,
     deaths: Deaths,
-    /// Process, while it runs.
+    /// Process id, while it runs.
     pid: Option<u32>,
-    /// The memory of the processes that ran before it, while it can give that free.
+    /// The memory of the processes that ran before it, as long as it can still free that.
     lease: Option<Lease>,
-    /// The memory it has, and what must stay of those before it. With [`Restart::Lease`] only.
+    /// Its own memory, and that of earlier processes that must stay. Used with [`Restart::Lease`]
+    /// only.
     memory: Memory,
 }
 
@@ -70,10 +71,10 @@ impl Daemon {
     }
 }
 
-/// How long the name of a scheme may still be held by the keeper of a daemon that has died.
+/// How long the registration of a dead daemon may still block the name of its scheme.
 const NAME_LIMIT: Duration = Duration::from_secs(2);
 
-/// Gives a scheme its name.
+/// Registers a scheme under its name.
 fn register(name: &str, root: usize) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -86,7 +87,7 @@ fn register(name: &str, root: usize) -> Result<()> {
     }
 }
 
-/// Why a daemon could not be started, in words.
+/// Describes why a daemon could not be started.
 pub fn reason(error: Error) -> String {
     match error.errno {
         EPIPE => "ended, or was killed, before it was ready".into(),
@@ -94,12 +95,12 @@ pub fn reason(error: Error) -> String {
     }
 }
 
-/// The started programs and where their output goes.
+/// The programs that were started, and the log for their output.
 pub struct Services {
     running: BTreeMap<u32, String>,
-    /// Daemons that are started again, in the order of the scripts.
+    /// Daemons that are restarted when they end, in the order of the scripts.
     daemons: Vec<Daemon>,
-    /// The log, once its daemon runs; until then init's own output.
+    /// The log, once its daemon runs; until then programs share init's own output.
     log: Option<Fd>,
 }
 
@@ -113,7 +114,7 @@ impl Services {
         }
     }
 
-    /// A message of init itself: to the log, or to the console before there is one.
+    /// Writes a message of init itself: to the log, or to the console while there is no log.
     pub fn say(&self, level: &str, text: &str) {
         match &self.log {
             Some(log) => {
@@ -124,10 +125,10 @@ impl Services {
         }
     }
 
-    /// Has the log show on the console all lines it has got so far.
+    /// Has the log write all lines it has got so far to the console.
     pub fn show_log(&self) {
         if let Some(log) = &self.log {
-            // Lines that cannot be shown are in the log.
+            // Lines that cannot be shown are kept in the log.
             let _ = libredox::call::fsync(log.raw());
         }
     }
@@ -158,8 +159,9 @@ impl Services {
         self.wait_for(&child)
     }
 
-    /// Starts a daemon and waits until it is ready (EPIPE when it ends before, also when it is
-    /// killed because it takes too long). From then on it is started again, if it is to be.
+    /// Starts a daemon and waits until it is ready. The error is EPIPE if it ends before that,
+    /// also if it is killed because it takes too long. From then on it is restarted when it ends,
+    /// if its line says so.
     pub fn start_daemon(&mut self, mut daemon: Daemon) -> Result<()> {
         let result = self.launch(&mut daemon);
         if result.is_ok() && daemon.restart != Restart::Never {
@@ -218,7 +220,7 @@ impl Services {
         }
     }
 
-    /// Waits for this child; others that end meanwhile, services and orphans, are reaped.
+    /// Waits for this child. Other children that end meanwhile, services and orphans, are reaped.
     pub fn wait_for(&mut self, child: &Child) -> Result<ExitStatus> {
         loop {
             match process::wait_any(false)? {
@@ -229,7 +231,7 @@ impl Services {
         }
     }
 
-    /// Reaps whatever ends, for ever.
+    /// Reaps all children that end, for ever.
     pub fn reap_for_ever(&mut self) -> ! {
         loop {
             match process::wait_any(false) {
@@ -240,7 +242,7 @@ impl Services {
     }
 
     fn ended(&mut self, pid: u32, status: ExitStatus) {
-        // A process that is not in the table is an orphan that was passed on to init.
+        // A process that is not in the table is an orphan that was reparented to init.
         if let Some(name) = self.running.remove(&pid) {
             let level = if status.success() { "INFO" } else { "ERROR" };
             self.say(
@@ -254,9 +256,9 @@ impl Services {
         }
     }
 
-    /// Starts a daemon again that ended, and those that build on it.
+    /// Restarts a daemon that ended, and those that depend on it.
     fn start_again(&mut self, index: usize) {
-        // The list does not change meanwhile.
+        // The list is taken out, as it does not change meanwhile.
         let mut daemons = core::mem::take(&mut self.daemons);
         let (_, rest) = daemons.split_at_mut(index);
         if let Some((ended, behind)) = rest.split_first_mut() {
@@ -266,7 +268,7 @@ impl Services {
                 self.end(dependant, ended.name());
             }
             let started = self.revive(ended, true);
-            // Without what they build on they would end at once.
+            // Without the daemon that they depend on they would end at once.
             for dependant in dependants.into_iter().filter(|_| started) {
                 self.revive(dependant, false);
             }
@@ -274,12 +276,12 @@ impl Services {
         self.daemons = daemons;
     }
 
-    /// Ends a daemon because one that it builds on ended.
+    /// Ends a daemon because one that it depends on has ended.
     fn end(&mut self, daemon: &mut Daemon, cause: &str) {
         let Some(pid) = daemon.pid else { return };
         let name = daemon.name();
         self.say("INFO", &format!("{name} is ended, as it builds on {cause}"));
-        // If it has ended already, that is just as well: waiting tells.
+        // The process may have ended already; waiting for it works in any case.
         let _ = process::kill(pid, 9);
         if let Err(error) = process::wait_pid(pid, false) {
             self.say("ERROR", &format!("{name} (process {pid}): {error}"));
@@ -287,8 +289,8 @@ impl Services {
         self.running.remove(&pid);
     }
 
-    /// Starts a daemon whose process has ended until it is ready, or has ended too often. An end
-    /// that was no fault of its own does not count.
+    /// Restarts a daemon whose process has ended, until it is ready or has ended too often. With
+    /// `counts` unset, the end does not count, because it was not the daemon's own fault.
     fn revive(&mut self, daemon: &mut Daemon, mut counts: bool) -> bool {
         let start = Instant::now();
         loop {
@@ -323,7 +325,7 @@ impl Services {
                     let text = format!("{} was not started again: {reason}", daemon.name());
                     self.say("ERROR", &text);
                     if let Some(pid) = daemon.pid {
-                        // It holds what its successor needs until it has gone.
+                        // The process holds what its successor needs until it has ended.
                         let _ = process::kill(pid, 9);
                         let _ = process::wait_pid(pid, false);
                         self.running.remove(&pid);

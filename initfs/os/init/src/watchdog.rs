@@ -8,7 +8,7 @@ use runtime::thread::JoinHandle;
 use runtime::time::Instant;
 use runtime::{process, thread};
 
-/// Time a daemon has to get ready. Generous: an emulated machine on a busy host is slow.
+/// Time for a daemon to get ready. It is long, because an emulated machine on a busy host is slow.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A thread that watches one daemon until this is dropped.
@@ -18,7 +18,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Gives the daemon its time from now on. Without a thread it is unwatched.
+    /// Starts the daemon's time now. If no thread can be started, the daemon is unwatched.
     pub fn over(pid: u32) -> Self {
         let ready = Arc::new(Signal::new());
         let (seen, limit) = (Arc::clone(&ready), Instant::now() + LIMIT);
@@ -39,10 +39,10 @@ impl Watchdog {
 }
 
 impl Drop for Watchdog {
-    /// Afterwards it kills no process, even if the process id is reused.
+    /// Stops watching. Afterwards no process is killed, even if the process id is reused.
     fn drop(&mut self) {
         self.ready.set();
-        // It returns nothing that could be missing.
+        // The thread returns no result.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,24 +1,24 @@
-//! Lines on their way to the console: to the debug port, or to their reader.
+//! The path of log lines to the console: to the debug port, or to the reader of the lines.
 
 use alloc::collections::VecDeque;
 
 use libredox::Fd;
 use runtime::io;
 
-/// Bytes that wait for the reader; when there are more, it hangs.
+/// Bytes that wait for the reader. If there are more, the reader is taken to hang.
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// The way.
+/// The path to the console.
 pub struct Console {
     /// The debug port, if there is one.
     port: Option<Fd>,
-    /// The bytes that the reader has not read yet; `None`: there is no reader.
+    /// The bytes that the reader has not read yet; `None` if there is no reader.
     waiting: Option<VecDeque<u8>>,
     changed: bool,
 }
 
 impl Console {
-    /// The way to the debug port.
+    /// A console on the debug port.
     pub fn new(port: Option<Fd>) -> Self {
         Console {
             port,
@@ -27,18 +27,18 @@ impl Console {
         }
     }
 
-    /// From now on lines wait to be read.
+    /// Begins to keep lines for a reader.
     pub fn begin_reading(&mut self) {
         self.waiting = Some(VecDeque::new());
     }
 
-    /// There is no reader any more.
+    /// Ends reading: lines go to the debug port again.
     pub fn end_reading(&mut self) {
         self.flush();
         self.waiting = None;
     }
 
-    /// Shows a line.
+    /// Shows a line on the console.
     pub fn show(&mut self, line: &[u8]) {
         if self
             .waiting
@@ -56,7 +56,7 @@ impl Console {
         }
     }
 
-    /// Takes what waits: the count of bytes stored.
+    /// Reads waiting bytes. Returns how many were stored.
     pub fn read(&mut self, buf: &mut [u8]) -> usize {
         let Some(waiting) = &mut self.waiting else {
             return 0;
@@ -68,17 +68,17 @@ impl Console {
         count
     }
 
-    /// Does nothing wait?
+    /// Whether no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.waiting.as_ref().is_none_or(VecDeque::is_empty)
     }
 
-    /// Did lines come since this was asked last?
+    /// Whether lines have come since the last call.
     pub fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
 
-    /// Writes what waits to the debug port.
+    /// Writes the waiting bytes to the debug port.
     pub fn flush(&mut self) {
         if let Some(waiting) = &mut self.waiting {
             let lines = core::mem::take(waiting);
@@ -92,7 +92,7 @@ impl Console {
         if let Some(port) = &self.port
             && !bytes.is_empty()
         {
-            // There is no other place to say that this failed.
+            // There is no other place to report this failure.
             let _ = io::write_all(port.raw(), bytes);
         }
     }

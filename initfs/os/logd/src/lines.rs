@@ -1,4 +1,4 @@
-//! The kept lines and their levels.
+//! The lines that are kept, and their levels.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -14,20 +14,20 @@ pub enum Level {
     Panic,
     /// Nothing has this level; as a limit it lets only panics through.
     Off,
-    /// Something failed.
+    /// An operation failed.
     Error,
-    /// Something is odd.
+    /// An unusual event.
     Warn,
-    /// Worth knowing.
+    /// A normal event of interest.
     Info,
-    /// For the search for an error.
+    /// Details for finding an error.
     Debug,
-    /// Every step.
+    /// Every step of a program.
     Trace,
 }
 
 impl Level {
-    /// Reads a level's name, in any case.
+    /// Parses the name of a level, in upper or lower case.
     pub fn parse(name: &str) -> Option<Level> {
         const NAMES: [(&str, Level); 6] = [
             ("off", Level::Off),
@@ -74,8 +74,8 @@ impl Lines {
         }
     }
 
-    /// Adds a line and returns it as the console shows it, and its level. Bytes that
-    /// are no text and control characters are replaced, so that no line can move the cursor.
+    /// Adds a line. Returns it as the console shows it, and its level. Control characters and
+    /// bytes that are no text are replaced, so that no line can move the cursor.
     pub fn push(&mut self, line: &[u8]) -> (&str, Level) {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches('\r');

@@ -1,18 +1,18 @@
 //! The log daemon: scheme `log`.
 //!
-//! Text that is written is split into lines; each gets the time since the boot, is kept (the newest
-//! [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives all
-//! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
-//! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
+//! The daemon splits written text into lines. Each line gets the time since the boot, is kept (the
+//! newest [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives
+//! all lines that were kept when the file was opened. A line that begins with a level (`ERROR`,
+//! `WARN`, `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
 //!
-//! Until `console` is read, which only root may and one reader at a time, lines for the console go
-//! to the debug port. From then on they are read there, by the daemon that keeps them apart from
-//! what is typed (`consoled`): that one is never waited for, and what it has not read when it ends,
-//! when it falls behind, or when anybody calls `fsync`, goes to the debug port.
+//! Lines for the console go to the debug port until a reader opens `console`, which only root may,
+//! and one reader at a time. From then on the reader gets them: it is the daemon that keeps them
+//! apart from what is typed (`consoled`). The log never waits for it. Lines that it has not read
+//! when it ends, when it falls behind, or when a program calls `fsync`, go to the debug port.
 //!
-//! `trace/<name>` is memory that root maps to write down what happens, and reads when it wants to
-//! know, also after the writer's end: opening it with `O_CREAT` begins it, and keeps what was there
-//! as `trace/<name>.old`.
+//! `trace/<name>` is memory that root maps to record events, and reads when needed, also after the
+//! writer's end. Opening it with `O_CREAT` begins a new trace, and keeps the former one as
+//! `trace/<name>.old`.
 #![no_std]
 #![no_main]
 
@@ -48,7 +48,7 @@ runtime::main!(main);
 
 /// Lines kept for readers, in bytes; the oldest go first.
 const KEPT_BYTES: usize = 256 * 1024;
-/// A longer line is cut into several, in bytes.
+/// Length of the pieces, in bytes, into which a longer line is cut.
 const MAX_LINE: usize = 2048;
 
 fn main() -> i32 {
@@ -100,7 +100,7 @@ enum Handle {
     Open {
         /// The lines at the time of opening, for readers.
         snapshot: Vec<u8>,
-        /// The beginning of a line whose end was not written yet.
+        /// The beginning of a line whose end has not been written yet.
         partial: Vec<u8>,
     },
 }
@@ -108,7 +108,7 @@ enum Handle {
 struct LogScheme {
     lines: Lines,
     console: Console,
-    /// The handle that reads what the console is to show.
+    /// The handle that reads the lines for the console.
     console_reader: Option<usize>,
     console_level: Level,
     traces: Traces,
@@ -116,7 +116,7 @@ struct LogScheme {
 }
 
 impl LogScheme {
-    /// Opens what is below `trace`. All of it is root's: it shows the programs of all users.
+    /// Opens a path below `trace`. All of them are root's: traces show the programs of all users.
     fn open_trace(&mut self, name: &str, flags: usize, uid: u32) -> Result<Handle> {
         if uid != 0 {
             return Err(Error::new(EACCES));
@@ -134,7 +134,7 @@ impl LogScheme {
         })
     }
 
-    /// Opens what the console is to show.
+    /// Opens the lines for the console.
     fn open_console(&mut self, uid: u32) -> Result<OpenResult> {
         if uid != 0 {
             return Err(Error::new(EACCES));
@@ -321,7 +321,7 @@ impl SchemeSync for LogScheme {
         _flags: MunmapFlags,
         _ctx: &CallerCtx,
     ) -> Result<()> {
-        // A trace stays in any case.
+        // The memory of a trace stays.
         Ok(())
     }
 

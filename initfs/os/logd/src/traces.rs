@@ -1,5 +1,5 @@
-//! Traces: pieces of memory that programs map to write down what happens, so often that lines would
-//! be too much, and that stay when the programs are gone.
+//! Traces: pieces of memory that programs map to record events too frequent for log lines, and
+//! that stay after the programs' end.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,13 +10,14 @@ use hal::dma::{Allocator, Buffer};
 use runtime::{Error, Result};
 use syscall::error::{EINVAL, ENOENT, ENOSPC};
 
-/// Bytes of every trace. Contiguous, so that it can be found in a picture of the whole memory.
+/// Bytes of every trace. They are contiguous, so that a trace can be found in a dump of the whole
+/// memory.
 pub const TRACE_BYTES: usize = 64 * 1024;
-/// Traces at most, the former ones of their programs included.
+/// Most traces, former ones included.
 const MAX_TRACES: usize = 16;
 /// Longest name in bytes.
 const MAX_NAME: usize = 32;
-/// Ending of the name of a program's trace before the latest.
+/// Suffix of the name of a former trace.
 const FORMER: &str = ".old";
 
 /// All traces.
@@ -39,10 +40,10 @@ impl Traces {
         self.traces.keys().map(String::as_str)
     }
 
-    /// The contents of a trace at this moment.
+    /// Reads the contents of a trace at this moment.
     ///
     /// # Errors
-    /// `ENOENT`.
+    /// `ENOENT`: there is no such trace.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let trace = self.find(name)?;
         let mut bytes = alloc::vec![0; TRACE_BYTES];
@@ -50,11 +51,11 @@ impl Traces {
         Ok(bytes)
     }
 
-    /// Begins a trace; the one of that name is kept as the former one.
+    /// Begins a trace. An earlier one of that name is kept as the former one.
     ///
     /// # Errors
-    /// `EINVAL` for a name that is too long, empty, or the name of a former trace; `ENOSPC` for too
-    /// many; `ENOMEM`.
+    /// `EINVAL`: the name is empty, too long, or the name of a former trace. `ENOSPC`: there are
+    /// too many traces. `ENOMEM`.
     pub fn create(&mut self, name: &str) -> Result<()> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_name) {
@@ -71,10 +72,10 @@ impl Traces {
         Ok(())
     }
 
-    /// The address of a trace in this process, to be mapped by a program.
+    /// Returns the address of a trace in this process, for a program to map.
     ///
     /// # Errors
-    /// `ENOENT`; `EINVAL` for a range outside.
+    /// `ENOENT`: there is no such trace. `EINVAL`: the range is outside of it.
     pub fn map(&self, name: &str, offset: u64, bytes: usize) -> Result<usize> {
         let trace = self.find(name)?;
         let offset = usize::try_from(offset).map_err(|_| Error::new(EINVAL))?;

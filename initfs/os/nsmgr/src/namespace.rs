@@ -9,10 +9,12 @@ use core::cell::RefCell;
 use libredox::Fd;
 use runtime::fd;
 
-/// A name, as all namespaces have it that were made from the one it was registered in.
+/// A name with its root. Namespaces that were forked from the one where it was registered share
+/// it.
 struct Entry {
     root: RefCell<Rc<Fd>>,
-    /// Where it was registered: only there a successor can take its place, for all.
+    /// The namespace where it was registered. Only there can a successor of its scheme replace the
+    /// root, for all namespaces.
     home: Weak<Namespace>,
 }
 
@@ -55,8 +57,8 @@ impl Namespace {
         self.entries.borrow().get(name).cloned()
     }
 
-    /// Adds a name. False when it is taken by a scheme whose daemon lives. In the namespace where a
-    /// dead scheme was registered the new one takes its place everywhere.
+    /// Registers a name. Returns false if a scheme whose daemon lives has it. In the namespace
+    /// where a dead scheme was registered the new one replaces it in all namespaces.
     pub fn insert(self: &Rc<Self>, name: &str, root: Fd) -> bool {
         let (root, home) = (Rc::new(root), Rc::downgrade(self));
         match self.entry(name) {
@@ -83,8 +85,8 @@ impl Namespace {
         self.entry(name).map(|entry| entry.root())
     }
 
-    /// The names of all living schemes in order. Names of dead ones that no other namespace has are
-    /// forgotten.
+    /// The names of all living schemes, in order. Forgets names of dead schemes that no other
+    /// namespace has.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.entries.borrow_mut().retain(|name, entry| {
@@ -97,7 +99,7 @@ impl Namespace {
         names
     }
 
-    /// A namespace with those of the given names that exist here.
+    /// Forks a namespace that has those of the given names that exist here.
     pub fn fork<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Rc<Namespace> {
         let forked = Namespace::new();
         for name in names {

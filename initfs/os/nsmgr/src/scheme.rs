@@ -17,7 +17,7 @@ use syscall::flag::FobtainFdFlags;
 
 use crate::namespace::{Namespace, is_valid_name};
 
-/// The rights of the holder of a namespace descriptor beside opening names.
+/// Rights of the holder of a namespace descriptor, besides opening names.
 mod permission {
     /// List the names.
     pub const LIST: usize = 1;
@@ -31,18 +31,18 @@ mod permission {
     pub const ALL: usize = LIST | INSERT | DELETE | SCHEME_CREATE;
 }
 
-/// The resource of a namespace that gives the right to create schemes.
+/// The resource of a namespace by which a program gets the right to create schemes.
 const CREATION_CAPABILITY: &str = "scheme-creation-cap";
 
 #[derive(Clone)]
 enum Kind {
-    /// A namespace as programs hold it.
+    /// A namespace descriptor of a program.
     Namespace,
     /// The directory `/scheme`.
     Listing,
     /// The directory `/scheme/namespace`.
     Resources,
-    /// Takes the root of the scheme that is to get this name.
+    /// Takes the root of the scheme to be registered under this name.
     Registration(String),
 }
 
@@ -53,7 +53,7 @@ struct Handle {
     permissions: usize,
 }
 
-/// The daemon's state.
+/// The state of the scheme.
 pub struct NamespaceScheme {
     socket: Rc<Socket>,
     first: Rc<Namespace>,
@@ -119,7 +119,7 @@ impl NamespaceScheme {
     }
 }
 
-/// Takes a word off the front of a request.
+/// Takes a word from the beginning of a request.
 fn word(request: &[u8]) -> Result<(usize, &[u8])> {
     let (word, rest) = request
         .split_at_checked(size_of::<usize>())
@@ -165,7 +165,7 @@ impl SchemeSync for NamespaceScheme {
         if !matches!(handle.kind, Kind::Namespace) {
             return Err(Error::new(EINVAL));
         }
-        // The request lies in the caller's memory; look at one copy only.
+        // The request lies in the caller's memory, so only this copy is checked and used.
         let request = Vec::from(request);
         let (operation, mut rest) = word(&request)?;
         let new = match operation {

@@ -1,4 +1,4 @@
-//! The event loop: requests from the socket, ends of threads from the kernel.
+//! The event loop: requests from the socket, and ends of threads from the kernel.
 
 use alloc::rc::Rc;
 
@@ -64,8 +64,8 @@ fn run() -> Result<()> {
     }
 }
 
-/// Without process 1 nothing goes on: says so and switches the machine off, instead of leaving it
-/// idle for ever.
+/// Reports that process 1 has ended and switches the machine off, instead of leaving it idle for
+/// ever: nothing goes on without process 1.
 fn stop_machine(status: ExitStatus) -> Result<()> {
     runtime::eprintln!("procmgr: init ended: {status}; stopping the machine");
     let stop = Fd::new(path::open_upper("/scheme/sys/kstop", O_RDWR)?);

@@ -11,7 +11,7 @@ use syscall::data::Event;
 use syscall::error::EINTR;
 use syscall::flag::{ContextStatus, ContextVerb, EventFlags, O_RDWR};
 
-/// The queue on which the kernel reports ends of contexts (and requests, by the socket).
+/// The queue on which the kernel reports ends of contexts, and requests at the socket.
 pub struct Deaths {
     queue: Fd,
 }
@@ -109,7 +109,7 @@ impl Contexts for Kernel {
     }
 }
 
-/// The signal that stands for a processor exception.
+/// The signal that a processor exception counts as.
 fn signal_of(vector: usize) -> usize {
     match vector {
         0 | 16 | 19 => SIGFPE,

@@ -1,4 +1,4 @@
-//! The state of the process manager, without the system calls: the [`table`] of processes and the
+//! The parts of the process manager that make no system calls: the [`table`] of processes, and the
 //! [`process`]es in it.
 #![no_std]
 

@@ -1,8 +1,8 @@
 //! The process manager: process ids, parents and children, credentials, exit statuses.
 //!
-//! The kernel knows only contexts (threads). This daemon holds the one right to make and control
-//! them and offers processes as the scheme `proc`: a process descriptor takes calls (exit, wait,
-//! kill, …) and makes children; a thread descriptor passes every further request on to the kernel.
+//! The kernel has only contexts (threads). This daemon holds the only right to make and control
+//! them, and offers processes as the scheme `proc`. A process descriptor takes calls (exit, wait,
+//! kill, …) and makes children; a thread descriptor passes all other requests on to the kernel.
 //!
 //! Started by bootstrap with `KERNEL_PROC` (the root of the kernel's process scheme) and
 //! `INIT_NOTIFY` (the pipe that takes the root of the scheme `proc`).

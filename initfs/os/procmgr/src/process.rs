@@ -21,7 +21,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Changes the given ones. `None` unless the caller is root or only takes ids it has already.
+    /// Changes the ids that are not all ones. `None` if the caller is not root and wants an id
+    /// that it has not already.
     pub fn change(self, wanted: [u32; 3], root: bool) -> Option<Ids> {
         const KEEP: u32 = u32::MAX;
         let allowed =
@@ -38,16 +39,16 @@ impl Ids {
     }
 }
 
-/// How far a process is.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Made but never started.
     New,
     /// Started.
     Running,
-    /// Its threads are being killed; the status for its parent is decided.
+    /// Its threads are being killed; the status for its parent is fixed.
     Ending(usize),
-    /// Gone but for the status that its parent has not fetched.
+    /// Ended; only the status that its parent has not fetched is left.
     Dead(usize),
 }
 
@@ -64,7 +65,7 @@ pub struct Attributes<'a> {
     pub name: &'a str,
 }
 
-/// A process; `C` is the kernel's handle of a thread.
+/// A process. `C` is the kernel's handle of a thread.
 pub struct Process<C> {
     /// Its number.
     pub pid: Pid,
@@ -80,7 +81,7 @@ pub struct Process<C> {
     pub groups: Ids,
     /// Name in listings.
     pub name: String,
-    /// How far it is.
+    /// The state.
     pub state: State,
     /// The kernel's handles of its living threads, by number.
     pub threads: BTreeMap<usize, C>,
@@ -118,7 +119,7 @@ impl<C> Process<C> {
         }
     }
 
-    /// Word for listings.
+    /// The name of the state in listings.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::New => "new",
@@ -129,7 +130,7 @@ impl<C> Process<C> {
     }
 }
 
-/// The bytes of a record, as clients read it.
+/// The bytes of a record, in the form that clients read.
 pub fn meta_bytes(meta: &ProcMeta) -> Vec<u8> {
     [
         meta.pid, meta.pgid, meta.ppid, meta.ruid, meta.euid, meta.suid, meta.rgid, meta.egid,

@@ -26,13 +26,13 @@ enum Handle {
     Root,
     Process(Pid),
     Thread(Pid, usize),
-    /// Text that was made when it was opened.
+    /// Text, made when the file was opened.
     Text(Vec<u8>),
-    /// The right to look up credentials of any process.
+    /// The right to read the credentials of any process.
     Credentials,
 }
 
-/// The daemon's state.
+/// The state of the scheme.
 pub struct ProcScheme {
     socket: Rc<Socket>,
     /// The processes.
@@ -93,7 +93,7 @@ impl ProcScheme {
         match call {
             ProcCall::Exit => {
                 self.table.end(pid, (argument(1) as usize & 0xFF) << 8);
-                // Never answered: the caller is being killed.
+                // The call is never answered: its caller is being killed.
                 Err(Error::new(EWOULDBLOCK))
             }
             ProcCall::Waitpid => {
@@ -121,14 +121,14 @@ impl ProcScheme {
                     .map(|()| 0)
             }
             ProcCall::Rename => {
-                // The name lies in the caller's memory; look at one copy only.
+                // The name lies in the caller's memory, so only this copy is used.
                 let copy = Vec::from(&payload[..payload.len().min(MAX_NAME)]);
                 self.table.rename(pid, &copy).map(|()| 0)
             }
             ProcCall::Getppid => Ok(self.table.process(pid)?.parent as usize),
             ProcCall::Setpgid => {
                 let target = to_pid(argument(1))?;
-                // All ones as group asks for the present one.
+                // All ones as group asks for the present group.
                 if argument(2) == u64::MAX {
                     return self.table.group(pid, target).map(|group| group as usize);
                 }
@@ -148,7 +148,7 @@ impl ProcScheme {
                 }
                 self.credentials(argument(1), payload)
             }
-            // There is nothing to forbid: groups may be set at any time.
+            // The call has no effect: groups may be set at any time.
             ProcCall::DisableSetpgid => Ok(0),
             _ => Err(Error::new(EOPNOTSUPP)),
         }
@@ -188,8 +188,8 @@ impl ProcScheme {
 
     /// Passes a request for a part of a thread on to the kernel.
     fn dup_thread(&mut self, pid: Pid, number: usize, name: &str) -> Result<OpenResult> {
-        // These names refer to descriptors of the process that asks the kernel, which is this
-        // daemon with all its rights.
+        // The kernel would resolve these names in the process that asks it, which is this daemon
+        // with all its rights.
         if name.starts_with("auth-") {
             return Err(Error::new(EPERM));
         }
@@ -251,7 +251,7 @@ impl SchemeSync for ProcScheme {
     }
 
     fn dup(&mut self, id: usize, name: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
-        // The name lies in the caller's memory; look at one copy only.
+        // The name lies in the caller's memory, so only this copy is used.
         let name = Vec::from(name);
         let name = core::str::from_utf8(&name).map_err(|_| Error::new(EINVAL))?;
         match *self.handles.get(id)? {

@@ -1,4 +1,4 @@
-//! The table of processes: parents and children, what they may do to each other, how they ended.
+//! The table of processes: parents and children, their rights over each other, their ends.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -10,9 +10,10 @@ use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, 
 
 use crate::process::{Attributes, Ids, Pid, Process, State};
 
-/// Process 1: ancestor of all, inherits orphans.
+/// Process 1, the ancestor of all, which inherits orphans.
 pub const INIT: Pid = 1;
-/// Processes at one time, and threads; beyond, a loop of spawns gets EAGAIN instead of all memory.
+/// Most processes, and most threads. Beyond that a loop of spawns gets EAGAIN, and does not use up
+/// the memory.
 pub const MAX_PROCESSES: usize = 4096;
 /// Longest name of a process, in bytes.
 pub const MAX_NAME: usize = 32;
@@ -20,37 +21,37 @@ pub const MAX_NAME: usize = 32;
 /// How a context ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself or killed.
+    /// By itself, or killed.
     Ended,
-    /// By an exception, which counts as this signal.
+    /// By an exception that counts as this signal.
     Exception(usize),
 }
 
 /// The kernel's contexts, or fake ones in tests.
 pub trait Contexts {
-    /// Handle of a context; dropping it lets the kernel forget an ended one.
+    /// Handle of a context. When it is dropped, the kernel forgets a context that has ended.
     type Context;
 
-    /// Makes a stopped context whose end is reported under `token`.
+    /// Makes a stopped context, whose end is reported under `token`.
     fn create(&self, token: usize) -> Result<Self::Context>;
     /// Reports the end of an existing context under `token`.
     fn watch(&self, context: &Self::Context, token: usize) -> Result<()>;
     /// Sets identity and name.
     fn set_attributes(&self, context: &Self::Context, attributes: &Attributes<'_>) -> Result<()>;
-    /// Kills, running or not.
+    /// Kills a context, running or not.
     fn kill(&self, context: &Self::Context) -> Result<()>;
-    /// Whether and how it ended.
+    /// How a context ended; `None` while it has not.
     fn end(&self, context: &Self::Context) -> Option<End>;
 }
 
-/// Which children a wait is for.
+/// The children that a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Any.
+    /// Any child.
     Any,
-    /// This one.
+    /// The child with this process id.
     Child(u64),
-    /// Any of this group.
+    /// Any child in this group.
     Group(u64),
 }
 
@@ -59,11 +60,11 @@ pub struct Table<C: Contexts> {
     contexts: C,
     processes: BTreeMap<Pid, Process<C::Context>>,
     last_pid: Pid,
-    /// Threads by their token. Tokens are never used twice, so a late event cannot meet another
-    /// thread.
+    /// Threads by their tokens. A token is never reused, so a late event cannot be taken for
+    /// another thread's.
     tokens: BTreeMap<usize, (Pid, usize)>,
     last_token: usize,
-    /// Processes whose waits are to be tried again.
+    /// Processes whose waits must be tried again.
     changed: BTreeSet<Pid>,
     init_status: Option<usize>,
 }
@@ -82,7 +83,7 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// The status with which process 1 ended, which it must not.
+    /// The status with which process 1 has ended, if it has; it should never end.
     pub fn init_status(&self) -> Option<usize> {
         self.init_status
     }
@@ -92,7 +93,7 @@ impl<C: Contexts> Table<C> {
         &self.contexts
     }
 
-    /// A process; ESRCH.
+    /// Returns a process. ESRCH: it does not exist.
     pub fn process(&self, pid: Pid) -> Result<&Process<C::Context>> {
         self.processes.get(&pid).ok_or(Error::new(ESRCH))
     }
@@ -101,13 +102,13 @@ impl<C: Contexts> Table<C> {
         self.processes.get_mut(&pid).ok_or(Error::new(ESRCH))
     }
 
-    /// The kernel's handle of a thread; ESRCH.
+    /// Returns the kernel's handle of a thread. ESRCH: it does not exist.
     pub fn thread(&self, pid: Pid, number: usize) -> Result<&C::Context> {
         let threads = &self.process(pid)?.threads;
         threads.get(&number).ok_or(Error::new(ESRCH))
     }
 
-    /// Handles of the processes whose waits are to be tried again; asking forgets them.
+    /// Takes the handles of the processes whose waits must be tried again.
     pub fn take_changed(&mut self) -> Vec<usize> {
         core::mem::take(&mut self.changed)
             .iter()
@@ -125,7 +126,7 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Makes process 1, without a thread; EEXIST the second time.
+    /// Makes process 1, without a thread. EEXIST: it was made before.
     pub fn create_init(&mut self) -> Result<Pid> {
         if self.last_pid != 0 {
             return Err(Error::new(EEXIST));
@@ -176,7 +177,7 @@ impl<C: Contexts> Table<C> {
         Ok(pid)
     }
 
-    /// ESRCH for processes that are gone or about to be.
+    /// ESRCH if a process has ended or is ending.
     fn check_alive(&self, pid: Pid) -> Result<()> {
         match self.process(pid)?.state {
             State::New | State::Running => Ok(()),
@@ -209,28 +210,28 @@ impl<C: Contexts> Table<C> {
         Ok(number)
     }
 
-    /// A client got the handle `handle` of a process.
+    /// Notes that a client has got a handle of a process.
     pub fn opened(&mut self, pid: Pid, handle: usize) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.handles.push(handle);
         }
     }
 
-    /// A handle of a process is gone.
+    /// Notes that a handle of a process was closed.
     pub fn closed(&mut self, pid: Pid, handle: usize) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         process.handles.retain(|&known| known != handle);
         if process.handles.is_empty() && process.state == State::New {
-            // The process that wanted to start it is gone; no other can start it, and none waits
-            // for it.
+            // The process that was to start it has gone; no other can start it, and none waits for
+            // it.
             process.parent = 0;
             self.end(pid, 0);
         }
     }
 
-    /// The first thread of a process is about to run.
+    /// Notes that the first thread of a process is about to run.
     pub fn started(&mut self, pid: Pid) {
         if let Some(process) = self.processes.get_mut(&pid)
             && process.state == State::New
@@ -239,7 +240,7 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Decides the status of a process and kills its threads.
+    /// Fixes the status of a process and kills its threads.
     pub fn end(&mut self, pid: Pid, status: usize) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -249,7 +250,7 @@ impl<C: Contexts> Table<C> {
         }
         process.state = State::Ending(status);
         for context in process.threads.values() {
-            // A context that is dead already reports its end anyway.
+            // A context that is dead already reports its end in any case.
             let _ = self.contexts.kill(context);
         }
         if process.threads.is_empty() {
@@ -257,7 +258,7 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Something happened to the thread with this token: look whether it ended.
+    /// Handles an event of the thread with this token: checks whether the thread has ended.
     pub fn thread_event(&mut self, token: usize) {
         let Some(&(pid, number)) = self.tokens.get(&token) else {
             return;
@@ -277,7 +278,7 @@ impl<C: Contexts> Table<C> {
         self.tokens.remove(&token);
         let last = process.threads.is_empty();
         if last && end == End::Ended && !matches!(process.state, State::Ending(_)) {
-            // The last thread left without a word.
+            // The last thread ended without the process giving a status.
             process.state = State::Ending(0);
         }
         if let End::Exception(signal) = end {
@@ -289,7 +290,8 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// All threads of a process are gone: keep the status for the parent, pass children on.
+    /// Completes the end of a process whose threads have all ended: keeps the status for the
+    /// parent and gives its children to init.
     fn bury(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -310,7 +312,7 @@ impl<C: Contexts> Table<C> {
                 }
             }
         }
-        // The status of a process whose parent is gone is not fetched.
+        // Nobody will fetch the status of a process whose parent has gone.
         if self.processes.contains_key(&parent) {
             self.changed.insert(parent);
         } else {
@@ -318,8 +320,8 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Fetches the status of a dead child. `Ok(None)`: none yet and `poll` is set; EWOULDBLOCK:
-    /// none yet; ECHILD: there is no such child.
+    /// Fetches the status of a dead child. `Ok(None)`: none is dead yet and `poll` is set.
+    /// EWOULDBLOCK: none is dead yet. ECHILD: there is no such child.
     pub fn wait(&mut self, pid: Pid, wanted: Wanted, poll: bool) -> Result<Option<(Pid, usize)>> {
         let mut children = self
             .processes
@@ -348,8 +350,8 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Sends a signal to one process or to several. ESRCH: there is none; EPERM: none may be sent
-    /// to by `sender`.
+    /// Sends a signal to one or several processes. ESRCH: there is none. EPERM: `sender` may not
+    /// send to any of them.
     pub fn kill(&mut self, sender: Pid, target: usize, signal: u64) -> Result<()> {
         let signal = usize::try_from(signal).map_err(|_| Error::new(EINVAL))?;
         let effect = effect_of(signal).ok_or(Error::new(EINVAL))?;
@@ -365,7 +367,7 @@ impl<C: Contexts> Table<C> {
             ProcKillTarget::ProcGroup(group) => {
                 self.pids(|process| process.group as usize == group)
             }
-            // All but init and the sender.
+            // All processes but init and the sender.
             ProcKillTarget::All => {
                 self.pids(|process| process.pid != INIT && process.pid != sender)
             }
@@ -401,7 +403,8 @@ impl<C: Contexts> Table<C> {
             .collect()
     }
 
-    /// Sets real, effective and saved ids (all ones: keep); EPERM.
+    /// Sets the real, effective and saved ids; all ones keep an id. EPERM: the process may not
+    /// take one of them.
     pub fn set_ids(&mut self, pid: Pid, users: [u32; 3], groups: [u32; 3]) -> Result<()> {
         let process = self.process_mut(pid)?;
         let root = process.users.effective == 0;
@@ -415,7 +418,7 @@ impl<C: Contexts> Table<C> {
         self.apply_attributes(pid)
     }
 
-    /// Sets the name, given as bytes that may end with zeros.
+    /// Sets the name, which is given as bytes that may end with zeros.
     pub fn rename(&mut self, pid: Pid, name: &[u8]) -> Result<()> {
         let name = &name[..name.len().min(MAX_NAME)];
         let end = name
@@ -423,13 +426,13 @@ impl<C: Contexts> Table<C> {
             .position(|&byte| byte == 0)
             .unwrap_or(name.len());
         let name = core::str::from_utf8(&name[..end]).map_err(|_| Error::new(EINVAL))?;
-        // A listing has one line per process and columns by spaces.
+        // A listing has a line for each process and spaces between columns.
         let name = name.replace(|c: char| c.is_control() || c == ' ', "_");
         self.process_mut(pid)?.name = name;
         self.apply_attributes(pid)
     }
 
-    /// Tells the kernel the identity of a process for all its threads.
+    /// Sets the identity of a process in the kernel, for all its threads.
     fn apply_attributes(&self, pid: Pid) -> Result<()> {
         let process = self.process(pid)?;
         for context in process.threads.values() {
@@ -439,13 +442,13 @@ impl<C: Contexts> Table<C> {
         Ok(())
     }
 
-    /// The group of a process, the caller's own for 0.
+    /// Returns the group of a process; that of the caller if `target` is 0.
     pub fn group(&self, caller: Pid, target: Pid) -> Result<Pid> {
         Ok(self.process(or_self(target, caller))?.group)
     }
 
-    /// Moves the caller or one of its children (0: the caller) to a group of its session (0: one of
-    /// its own).
+    /// Moves a process to a group of its session. The process is the caller (`target` may be 0) or
+    /// one of its children; if `group` is 0, it gets a group of its own.
     pub fn set_group(&mut self, caller: Pid, target: Pid, group: Pid) -> Result<()> {
         let target = or_self(target, caller);
         let process = self.process(target)?;
@@ -466,12 +469,12 @@ impl<C: Contexts> Table<C> {
         Ok(())
     }
 
-    /// The session of a process, the caller's own for 0.
+    /// Returns the session of a process; that of the caller if `target` is 0.
     pub fn session(&self, caller: Pid, target: Pid) -> Result<Pid> {
         Ok(self.process(or_self(target, caller))?.session)
     }
 
-    /// Makes the caller the leader of a session of its own; EPERM for the leader of a group.
+    /// Makes the caller the leader of a new session. EPERM: it leads a group.
     pub fn new_session(&mut self, caller: Pid) -> Result<()> {
         if self.processes.values().any(|other| other.group == caller) {
             return Err(Error::new(EPERM));
@@ -481,7 +484,7 @@ impl<C: Contexts> Table<C> {
         Ok(())
     }
 
-    /// All processes, one per line, columns named in the first.
+    /// All processes, one per line; the first line names the columns.
     pub fn listing(&self) -> String {
         let mut text = String::from("pid ppid uid status name\n");
         for process in self.processes.values() {
@@ -516,8 +519,8 @@ enum Effect {
     Kill,
 }
 
-/// The effect of a signal, `None` when there is no such signal or it would stop the process, which
-/// is not offered.
+/// The effect of a signal. `None` if there is no such signal, or if it would stop the process,
+/// which is not supported.
 fn effect_of(signal: usize) -> Option<Effect> {
     const SIGSTOP: usize = 19;
     const SIGTTOU: usize = 22;

@@ -1,4 +1,4 @@
-//! Tests of the table with contexts that are only remembered.
+//! Tests of the table with contexts that are only records.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -125,7 +125,7 @@ fn exit_reaches_the_parent_once() {
 
     table.end(pid, 7 << 8);
     assert!(records.borrow()[1].killed);
-    // Not before the kernel says that the context is gone.
+    // The wait must not end before the kernel has reported the end of the context.
     assert_eq!(errno(table.wait(INIT, Wanted::Any, false)), EWOULDBLOCK);
     table.thread_event(records.borrow()[1].token);
     assert_eq!(errno(table.wait(INIT, Wanted::Any, false)), EWOULDBLOCK);

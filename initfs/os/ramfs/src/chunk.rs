@@ -1,5 +1,5 @@
-//! A chunk of a file's content: of the heap while it is small, of pages of its own when it is
-//! whole. So the memory of a file goes back to the system with the file.
+//! A chunk of a file's content. A small one lies in the heap, a whole one in pages of its own, so
+//! that a file's memory returns to the system with the file.
 
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -10,11 +10,11 @@ use runtime::pages::Pages;
 /// Bytes of a whole chunk.
 pub const CHUNK: usize = 64 * 1024;
 
-/// Zeros where nothing was written.
+/// The bytes of a chunk. Bytes that were never written are zero.
 pub enum Chunk {
     /// Shorter than [`CHUNK`].
     Part(Vec<u8>),
-    /// All of it.
+    /// As long as [`CHUNK`].
     Whole(Pages),
 }
 
@@ -45,7 +45,7 @@ impl DerefMut for Chunk {
 }
 
 impl Chunk {
-    /// Makes the chunk `length` bytes long, at most [`CHUNK`]; `None` when memory is short.
+    /// Makes the chunk `length` bytes long, at most [`CHUNK`]. `None` if memory is short.
     pub fn lengthen(&mut self, length: usize) -> Option<()> {
         let Chunk::Part(bytes) = self else {
             return Some(());
@@ -62,7 +62,7 @@ impl Chunk {
         Some(())
     }
 
-    /// Keeps the first `keep` bytes and makes zero what is behind the first `used` of them.
+    /// Keeps the first `keep` bytes, and zeroes those behind the first `used`.
     pub fn shorten(&mut self, keep: usize, used: usize) {
         let used = used.min(self.len());
         self[used..].fill(0);
@@ -71,7 +71,7 @@ impl Chunk {
                 bytes.truncate(keep);
                 bytes.shrink_to_fit();
             }
-            // A whole chunk stays whole when there is no memory for a part.
+            // A whole chunk stays whole if there is no memory for a part.
             Chunk::Whole(pages) if keep < CHUNK => {
                 let mut part = Vec::new();
                 if part.try_reserve_exact(keep).is_ok() {
@@ -84,7 +84,7 @@ impl Chunk {
     }
 }
 
-/// Stands for the system's pages on the development machine.
+/// Replaces the system's pages on the development machine.
 #[cfg(not(target_os = "redox"))]
 pub struct Pages(Vec<u8>);
 

@@ -6,15 +6,15 @@ use syscall::error::{EFBIG, ENOSPC, Error, Result};
 
 use crate::chunk::{CHUNK, Chunk};
 
-/// Smallest amount of memory a chunk takes.
+/// Smallest amount of memory that a chunk takes, in bytes.
 const STEP: usize = 4096;
-/// Longest file: so long that no memory is that large, so short that indices always fit.
+/// Longest file in bytes: more than any memory has, and small enough for indices to fit.
 pub const MAX_SIZE: u64 = 1 << 40;
 
 /// The content of a file.
 #[derive(Default)]
 pub struct Data {
-    /// A chunk may be shorter than [`CHUNK`]: what is missing is zero.
+    /// A chunk may be shorter than [`CHUNK`]; its missing bytes are zero.
     chunks: Vec<Chunk>,
     size: u64,
 }
@@ -34,7 +34,7 @@ impl Data {
             + (self.chunks.len() * size_of::<Chunk>()) as u64
     }
 
-    /// Copies what is at `offset`; gives the count, 0 at and after the end.
+    /// Reads from `offset` on. Returns the number of bytes, which is 0 at the end and beyond.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let length = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let mut done = 0;
@@ -51,11 +51,12 @@ impl Data {
         length
     }
 
-    /// Writes at `offset`, lengthening the file as needed, and takes memory only as long as `room`
-    /// (bytes) lasts. Gives the count, less than all when memory ran out in between.
+    /// Writes at `offset` and lengthens the file as needed, as long as `room` bytes of memory
+    /// last. Returns the number of bytes written, which is less than all if memory ran out
+    /// meanwhile.
     ///
     /// # Errors
-    /// ENOSPC: not even one byte could be written; EFBIG: beyond [`MAX_SIZE`].
+    /// ENOSPC: there is no memory for a single byte. EFBIG: the offset is beyond [`MAX_SIZE`].
     pub fn write(&mut self, offset: u64, bytes: &[u8], room: u64) -> Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -92,7 +93,8 @@ impl Data {
         }
         let chunk = &mut self.chunks[index];
         if chunk.len() < length {
-            // Doubled, so that a file written in small pieces is not copied again and again.
+            // The length is doubled, so that a file written in small pieces is not copied for each
+            // of them.
             let wanted = length
                 .max(chunk.len() * 2)
                 .next_multiple_of(STEP)
@@ -107,10 +109,10 @@ impl Data {
         Some(())
     }
 
-    /// Cuts the file or lengthens it by zeros that take no memory.
+    /// Cuts the file, or lengthens it with zeros that take no memory.
     ///
     /// # Errors
-    /// EFBIG: beyond [`MAX_SIZE`].
+    /// EFBIG: the size is beyond [`MAX_SIZE`].
     pub fn truncate(&mut self, size: u64) -> Result<()> {
         if size > MAX_SIZE {
             return Err(Error::new(EFBIG));
@@ -121,7 +123,7 @@ impl Data {
                 .truncate(if start == 0 { index } else { index + 1 });
             if let Some(chunk) = self.chunks.get_mut(index) {
                 let keep = start.next_multiple_of(STEP).min(chunk.len());
-                // Bytes that come back when the file grows again must be zero.
+                // If the file grows again, the bytes that were cut off must read as zero.
                 chunk.shorten(keep, start);
             }
             self.chunks.shrink_to_fit();

@@ -23,7 +23,7 @@ pub const ROOT: Inode = 1;
 /// Longest name of a directory entry, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// The cost of a file or directory beside its content, in bytes: about the size of its records.
+/// What a file or directory costs besides its content, in bytes: about the size of its records.
 const NODE_COST: u64 = 256;
 
 /// A file system in memory.
@@ -36,7 +36,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// An empty one that uses at most `limit` bytes.
+    /// An empty file system that uses at most `limit` bytes.
     pub fn new(limit: u64) -> Self {
         let root = Node {
             content: Content::Directory {
@@ -59,17 +59,17 @@ impl FileSystem {
         }
     }
 
-    /// Sets the time that changes are marked with, in nanoseconds since 1970.
+    /// Sets the time for changes, in nanoseconds since 1970.
     pub fn set_time(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// Bytes in use and the limit.
+    /// Number of bytes in use, and the limit.
     pub fn usage(&self) -> (u64, u64) {
         (self.used, self.limit)
     }
 
-    /// Files and directories.
+    /// Number of files and directories.
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
@@ -99,7 +99,7 @@ impl FileSystem {
         }
     }
 
-    /// One step down from a directory.
+    /// Looks up a name in a directory.
     fn step(&self, directory: Inode, name: &str, user: User) -> Result<Inode> {
         let node = self.node(directory)?;
         let Content::Directory { entries, parent } = &node.content else {
@@ -115,7 +115,8 @@ impl FileSystem {
         }
     }
 
-    /// The directory a path ends in and the last name; `None` when the path is the start itself.
+    /// Splits a path into the directory that it ends in and the last name; `None` if it is the
+    /// start itself.
     fn parent<'p>(
         &self,
         start: Inode,
@@ -144,8 +145,8 @@ impl FileSystem {
         }
     }
 
-    /// Opens or makes a file or directory; `flags` as in `open`, with the permissions of a new file
-    /// in the low bits. Every success needs a [`FileSystem::close`] later.
+    /// Opens or makes a file or directory. `flags` are those of `open`, with the permissions of a
+    /// new file in the low bits. Every success needs a [`FileSystem::close`] later.
     pub fn open(&mut self, start: Inode, path: &str, flags: usize, user: User) -> Result<Inode> {
         let inode = match self.parent(start, path, user)? {
             None => {
@@ -243,7 +244,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives up one opening; a removed file goes with the last one.
+    /// Ends one opening. A removed file is freed with its last one.
     pub fn close(&mut self, inode: Inode) {
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.opened = node.opened.saturating_sub(1);
@@ -251,7 +252,7 @@ impl FileSystem {
         }
     }
 
-    /// Frees a file that nothing leads to any more.
+    /// Frees a file that has no directory entry and is not open.
     fn collect(&mut self, inode: Inode) {
         let Some(node) = self.nodes.get(&inode) else {
             return;
@@ -290,13 +291,13 @@ impl FileSystem {
         Ok(())
     }
 
-    /// May the user take this entry out of the directory?
+    /// Checks that the user may take this entry out of the directory.
     fn may_take(&self, parent: Inode, inode: Inode, user: User) -> Result<()> {
         let directory = self.node(parent)?;
         if !directory.allows(user, 2) {
             return Err(Error::new(EACCES));
         }
-        // In a sticky directory such as /tmp only owners may.
+        // In a sticky directory such as /tmp only owners may do so.
         let owner = user.uid == 0 || user.uid == directory.uid || user.uid == self.node(inode)?.uid;
         if directory.permissions & 0o1000 != 0 && !owner {
             return Err(Error::new(EPERM));
@@ -381,7 +382,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Is `directory` this one or somewhere below it?
+    /// Whether `directory` is `above`, or lies somewhere below it.
     fn is_below(&self, directory: Inode, above: Inode) -> bool {
         let mut current = directory;
         loop {
@@ -395,12 +396,12 @@ impl FileSystem {
         }
     }
 
-    /// The absolute path of a directory or file, without a leading slash; `None` when it was
+    /// The absolute path of a file or directory, without a leading slash; `None` if it was
     /// removed.
     pub fn path(&self, inode: Inode) -> Option<String> {
         let mut path = String::new();
         let mut current = inode;
-        // Directories know their parent; a file's has to be searched for.
+        // A directory has a link to its parent; the one of a file must be searched for.
         while current != ROOT {
             let parent = match &self.nodes.get(&current)?.content {
                 Content::Directory { parent, .. } => *parent,
@@ -431,7 +432,7 @@ impl FileSystem {
     /// Reads from a file.
     ///
     /// # Errors
-    /// EISDIR for a directory.
+    /// EISDIR: it is a directory.
     pub fn read(&self, inode: Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.node(inode)?.content {
             Content::File(data) => Ok(data.read(offset, buffer)),
@@ -444,7 +445,7 @@ impl FileSystem {
         }
     }
 
-    /// Writes to a file, at its end when there is no offset. ENOSPC when the limit is reached.
+    /// Writes to a file, at its end if there is no offset. ENOSPC: the limit is reached.
     pub fn write(&mut self, inode: Inode, offset: Option<u64>, bytes: &[u8]) -> Result<usize> {
         let room = self.limit.saturating_sub(self.used);
         let now = self.now;
@@ -495,7 +496,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What only its owner and root may change.
+    /// Returns a node for changes that only its owner and root may make.
     fn owned(&mut self, inode: Inode, user: User) -> Result<&mut Node> {
         let node = self.node_mut(inode)?;
         if user.uid != 0 && user.uid != node.uid {

@@ -1,4 +1,4 @@
-//! Files and directories as such: content, rights, attributes.
+//! Files and directories: content, rights, attributes.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -20,7 +20,7 @@ pub struct User {
 /// Attributes of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Which one.
+    /// The file or directory.
     pub inode: Inode,
     /// Type and permissions.
     pub mode: u16,
@@ -28,7 +28,7 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Directory entries that lead here (0 when it was removed but is open).
+    /// Number of directory entries that lead to it; 0 if it was removed but is open.
     pub links: u32,
     /// Length in bytes.
     pub size: u64,
@@ -38,7 +38,7 @@ pub struct Attributes {
     pub modified: u64,
 }
 
-/// A file that is no memory.
+/// A file without memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// Reads as empty.
@@ -71,7 +71,7 @@ impl Node {
         matches!(self.content, Content::Directory { .. })
     }
 
-    /// Does the user have all these rights (4 read, 2 write, 1 execute or search)?
+    /// Whether the user has all these rights (4 read, 2 write, 1 execute or search).
     pub(crate) fn allows(&self, user: User, rights: u16) -> bool {
         let shift = match () {
             () if user.uid == 0 => return true,

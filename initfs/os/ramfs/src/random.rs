@@ -1,4 +1,4 @@
-//! Numbers that look random. Not for secrets: there is no source of true randomness below.
+//! Pseudo-random numbers. They are not for secrets: there is no source of true randomness.
 
 /// The generator xoshiro256**, by Blackman and Vigna (public domain).
 pub struct Generator {

@@ -1,8 +1,8 @@
 //! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp` and the
 //! files `/dev/null` and `/dev/zero`.
 //!
-//! `limit` (bytes, or with `K`, `M`, `G`) bounds what it uses; without it half of the memory that
-//! is free at the start.
+//! `limit` (bytes, or with `K`, `M`, `G`) bounds the memory it uses; the default is half of the
+//! memory that is free at the start.
 #![no_std]
 #![no_main]
 
@@ -27,7 +27,7 @@ use syscall::flag::{
 
 runtime::main!(main);
 
-/// Used when the free memory cannot be asked for, in bytes.
+/// The limit in bytes if the amount of free memory cannot be read.
 const DEFAULT_LIMIT: u64 = 64 << 20;
 /// Unit of the numbers in `fstatvfs`, in bytes.
 const BLOCK: u64 = 4096;
@@ -56,7 +56,7 @@ fn main() -> i32 {
     }
 }
 
-/// Decimal digits and `K`, `M` or `G`.
+/// Parses decimal digits with an optional `K`, `M` or `G`.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(['K', 'M', 'G']);
     let factor = match &text[digits.len()..] {
@@ -104,7 +104,7 @@ struct Handle {
     inode: Inode,
     /// The `O_*` flags it was opened with.
     flags: usize,
-    /// Its opener: later requests do not always name their user.
+    /// Its opener, since later requests do not always name their user.
     user: User,
 }
 
@@ -114,7 +114,7 @@ struct RamFs {
 }
 
 impl RamFs {
-    /// The caller, or the handle's opener when the request does not name its user.
+    /// The caller, or the handle's opener if the request does not name its user.
     fn user(&self, id: usize, ctx: &CallerCtx) -> Result<User> {
         if ctx.uid == NO_ID {
             return Ok(self.handles.get(id)?.user);
@@ -131,7 +131,7 @@ impl RamFs {
     }
 }
 
-/// A time in nanoseconds since 1970; `None`: it has none.
+/// A time in nanoseconds since 1970; `None` if it is not valid.
 fn nanoseconds(time: &TimeSpec) -> Option<u64> {
     let rest = u64::try_from(time.tv_nsec).ok();
     let rest = rest.filter(|rest| *rest < 1_000_000_000)?;
@@ -227,7 +227,7 @@ impl SchemeSync for RamFs {
             .set_permissions(self.handles.get(id)?.inode, mode, user)
     }
 
-    /// The time of the last access is not kept: it is that of the last change.
+    /// Sets the time of the last change; no time of the last access is kept.
     fn futimens(&mut self, id: usize, times: &[TimeSpec], ctx: &CallerCtx) -> Result<()> {
         let user = self.user(id, ctx)?;
         let modified = times.get(1).and_then(nanoseconds);
@@ -300,7 +300,7 @@ impl SchemeSync for RamFs {
             st_gid: data.gid,
             st_size: data.size,
             st_blksize: BLOCK as u32,
-            // In units of 512 bytes, as everywhere.
+            // The unit is 512 bytes.
             st_blocks: data.memory.div_ceil(512),
             st_mtime: seconds,
             st_mtime_nsec: nanoseconds,

@@ -1,7 +1,7 @@
 //! `zerod null|zero|rand`: a scheme of that name with one endless or empty file.
 //!
-//! `null` reads as empty, `zero` as zero bytes, `rand` as numbers that look random (not for
-//! secrets). What is written to any of them is gone.
+//! `null` reads as empty, `zero` as zero bytes, `rand` as pseudo-random numbers (not for secrets).
+//! Written bytes are dropped.
 #![no_std]
 #![no_main]
 
@@ -38,7 +38,8 @@ fn main() -> i32 {
         "null" => Kind::Null,
         "zero" => Kind::Zero,
         "rand" => {
-            // Both clocks: the time of day may be unknown and the same after every start.
+            // Both clocks, because the time of day may be unknown and thus the same after every
+            // start.
             let now = runtime::time::unix_time().as_nanos() as u64;
             Kind::Random(Generator::new(
                 now ^ runtime::time::Instant::now().as_nanos().rotate_left(32),
@@ -69,7 +70,7 @@ fn main() -> i32 {
     }
 }
 
-/// Handle of the scheme's root; all others are open files and have no state.
+/// Handle of the scheme's root. All others are open files, and have no state.
 const ROOT: usize = 1;
 
 struct Endless {

@@ -47,7 +47,7 @@ fn header(number: u64) -> Header {
 /// Headers in one call of the tests that send several.
 const SEVERAL: usize = 16;
 
-/// The orders of a client. Every order but the last is answered by a header of one word.
+/// The orders of a client. Every order but the first is answered by a header of one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 enum Verb {
