@@ -1,10 +1,10 @@
-//! The line discipline: what becomes of the keys, in the order in which they are typed.
+//! The line discipline: handles keys in the order in which they are typed.
 //!
-//! Keys wait for a reader. A reader of lines gets edited lines; a reader of bytes gets them
+//! Keys wait for a reader. A reader of lines gets edited lines; a reader of bytes gets the bytes
 //! as they are. The interrupt key is for the program in the foreground, unless a line is being
-//! edited: then it gives up the line. So it acts at once, and behind everything that was typed
-//! before it: a line that is complete is on its way to its reader, even if that one did not fetch
-//! it yet, and what it starts is what is interrupted.
+//! edited: then it abandons the line. It acts at once, and after everything that was typed before
+//! it: a complete line is on its way to its reader even if that has not fetched it yet, and the
+//! program that the line starts is the one that is interrupted.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,33 +17,33 @@ pub const TYPE_AHEAD: usize = 64 * 1024;
 /// The interrupt key, ^C.
 const INTERRUPT: u8 = 3;
 
-/// The waiting readers, by what they wait for.
+/// The kinds of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// For a line.
+    /// Waits for a line.
     Line,
-    /// For a line, and it completes words.
+    /// Waits for a line, and completes words.
     Completer,
-    /// For bytes.
+    /// Waits for bytes.
     Raw,
 }
 
-/// The state.
+/// The state of the line discipline.
 #[derive(Default)]
 pub struct Discipline {
     terminal: Terminal,
-    /// From the keyboard, not yet looked at.
+    /// Bytes from the keyboard that were not handled yet.
     typed: VecDeque<u8>,
-    /// Lines that were read only in part, or not at all yet; an empty one is the end of the input.
+    /// Lines that were not read yet, or only in part. An empty one is the end of the input.
     lines: VecDeque<Vec<u8>>,
-    /// Texts before the cursor, to be completed by the reader; each ends with a tab.
+    /// Texts before the cursor that the reader is to complete; each ends with a tab.
     completions: VecDeque<Vec<u8>>,
     readers: Vec<Reader>,
-    /// The reader thinks about how to complete a word.
+    /// Whether the reader is completing a word.
     completing: bool,
-    /// An interrupt found no process to end.
+    /// Whether an interrupt has found no process to end.
     interrupted: bool,
-    /// There is something for a waiting reader.
+    /// Whether a waiting reader can go on.
     changed: bool,
 }
 
@@ -53,18 +53,18 @@ impl Discipline {
         &mut self.terminal
     }
 
-    /// A reader begins to wait. A reader of lines has the prompt shown.
+    /// Notes that a reader begins to wait. For a reader of lines the prompt is shown.
     pub fn begin(&mut self, reader: Reader, out: &mut Vec<u8>) {
         self.readers.push(reader);
         if reader != Reader::Raw {
-            // A process that asks for a line is not busy: its last command is over.
+            // A process that asks for a line is not busy, so its last command is over.
             self.interrupted = false;
             self.completing = false;
             self.terminal.begin(out);
         }
     }
 
-    /// A reader that waited does not wait any more. With `given_up` it got nothing.
+    /// Notes that a reader no longer waits. With `given_up` it got nothing.
     pub fn end(&mut self, reader: Reader, given_up: bool) {
         if let Some(index) = self.readers.iter().position(|known| *known == reader) {
             self.readers.swap_remove(index);
@@ -74,7 +74,7 @@ impl Discipline {
         }
     }
 
-    /// The reader that completes words is gone.
+    /// Notes that the reader that completes words has gone.
     pub fn forget_completer(&mut self) {
         self.completions.clear();
         if core::mem::take(&mut self.completing) {
@@ -92,11 +92,11 @@ impl Discipline {
         self.completing || waits && self.lines.is_empty()
     }
 
-    /// Takes a byte from the keyboard. True: an interrupt, which is to end the processes in the
-    /// foreground; `foreground` tells whether there are any.
+    /// Takes a byte from the keyboard. Returns true for an interrupt that is to end the processes
+    /// in the foreground; `foreground` says whether there are any.
     pub fn key(&mut self, byte: u8, foreground: bool, out: &mut Vec<u8>) -> bool {
         if byte == INTERRUPT && !self.waits(Reader::Raw) {
-            // Input that was typed before comes first.
+            // Input that was typed before the interrupt is handled first.
             self.work(out);
             if foreground || !self.editing() {
                 self.interrupt(out);
@@ -112,7 +112,7 @@ impl Discipline {
     fn interrupt(&mut self, out: &mut Vec<u8>) {
         self.typed.clear();
         if self.terminal.waiting() {
-            // The line that was begun goes with the program that asked for it.
+            // The line that was begun ends with the program that asked for it.
             self.terminal.input(INTERRUPT, out);
             self.terminal.end();
         } else {
@@ -121,17 +121,17 @@ impl Discipline {
         self.interrupted = true;
     }
 
-    /// Did an interrupt find no process to end? It is over then.
+    /// Whether an interrupt has found no process to end. The call ends that interrupt.
     pub fn take_interrupt(&mut self) -> bool {
         core::mem::take(&mut self.interrupted)
     }
 
-    /// Does an interrupt wait for a process to end?
+    /// Whether an interrupt waits for a process to end.
     pub fn interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// Can a waiting reader go on since this was asked last?
+    /// Whether a waiting reader can go on since the last call.
     pub fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
@@ -150,7 +150,7 @@ impl Discipline {
             let line = match self.terminal.input(byte, out) {
                 None | Some(Action::Clear) => continue,
                 Some(Action::Line(line)) => line_bytes(line),
-                // An empty line, so that a shell shows its prompt again.
+                // The reader gets an empty line, so that a shell shows its prompt again.
                 Some(Action::Interrupt) => line_bytes(Default::default()),
                 Some(Action::EndOfFile) => Vec::new(),
                 Some(Action::Complete(text)) if self.waits(Reader::Completer) => {
@@ -161,7 +161,7 @@ impl Discipline {
                     self.changed = true;
                     continue;
                 }
-                // The kind of separator is not known: a blank, as between words.
+                // A tab for a reader that does not complete words is a blank.
                 Some(Action::Complete(_)) => {
                     self.terminal.insert(" ", out);
                     continue;
@@ -173,8 +173,8 @@ impl Discipline {
         }
     }
 
-    /// Reads for a reader: the count of bytes stored, 0 at the end of the input; `None`:
-    /// it has to wait.
+    /// Reads for a reader. Returns the number of bytes stored, 0 at the end of the input; `None`
+    /// if the reader has to wait.
     pub fn read(&mut self, reader: Reader, buf: &mut [u8]) -> Option<usize> {
         if reader == Reader::Raw {
             let count = self.typed.len().min(buf.len());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     impl Session {
-        /// Bytes that come in one piece, as fast fingers and slow machines have it.
+        /// Types bytes that arrive in one piece, as with fast fingers and slow machines.
         fn press(&mut self, bytes: &[u8]) {
             let mut out = Vec::new();
             for byte in bytes {
@@ -330,16 +330,16 @@ mod tests {
         session.begin(Reader::Completer);
         session.press(b"ca\tx\r");
         assert_eq!(session.fetch(Reader::Completer).as_deref(), Some("ca\t"));
-        // Input that was typed behind it waits for the answer.
+        // Input that was typed after the tab waits for the completion.
         assert_eq!(session.fetch(Reader::Completer), None);
         session.discipline.terminal().insert("t ", &mut Vec::new());
         session.begin(Reader::Completer);
         assert_eq!(session.fetch(Reader::Completer).as_deref(), Some("cat x\n"));
-        // Others get a blank.
+        // Other readers get a blank for a tab.
         session.begin(Reader::Line);
         session.press(b"a\tb\r");
         assert_eq!(session.fetch(Reader::Line).as_deref(), Some("a b\n"));
-        // One that goes before it answers holds nothing up.
+        // A reader that ends before it completes blocks nothing.
         session.begin(Reader::Completer);
         session.press(b"ca\t");
         assert!(session.fetch(Reader::Completer).is_some());

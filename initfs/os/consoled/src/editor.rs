@@ -1,8 +1,8 @@
-//! One line being edited, and the lines before it.
+//! The editor of one line, and its history of earlier lines.
 //!
-//! Only backspaces and plain characters move the cursor, so that the simplest terminal will do. The
-//! line scrolls sideways when it is longer than the room beside the prompt. A character takes up
-//! none, one or two columns; one of none belongs to the character before it.
+//! Only backspaces and plain characters move the cursor, so that the simplest terminal suffices. A
+//! line that is longer than the room beside the prompt scrolls sideways. A character takes up no
+//! column, one or two; one without a column belongs to the character before it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,18 +20,18 @@ const BELL: u8 = 7;
 /// Moves the cursor one column to the left.
 const BACKSPACE: u8 = 8;
 
-/// The effect of a key, beside a changed line.
+/// The effect of a key, besides a changed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The line is complete.
     Line(String),
-    /// End of the input.
+    /// The input has ended.
     EndOfFile,
-    /// The line was given up.
+    /// The line was abandoned.
     Interrupt,
     /// The screen is to be cleared.
     Clear,
-    /// The word before the cursor is to be completed: the text before the cursor.
+    /// The word before the cursor is to be completed; this is the text before the cursor.
     Complete(String),
 }
 
@@ -39,9 +39,9 @@ pub enum Action {
 struct Search {
     /// The text that is searched for.
     text: Vec<char>,
-    /// Where in the history it was found; none: nowhere, or nothing is looked for yet.
+    /// The index in the history where the text was found, if it was.
     found: Option<usize>,
-    /// The line and cursor before.
+    /// The line and cursor before the search.
     draft: (Vec<char>, usize),
 }
 
@@ -52,11 +52,11 @@ pub struct Editor {
     cursor: usize,
     cut: Vec<char>,
     history: Vec<Vec<char>>,
-    /// Position in the history, and the line that was begun before going there.
+    /// The index in the history, and the line that was being edited before.
     browsing: Option<(usize, Vec<char>)>,
     search: Option<Search>,
-    /// The part of the line on the screen, the column of the screen's cursor in it, and which
-    /// character comes first.
+    /// The part of the line on the screen, the column of the screen's cursor in it, and the index
+    /// of the character at its start.
     shown: Vec<char>,
     column: usize,
     first: usize,
@@ -73,13 +73,13 @@ impl Editor {
         width(&self.shown)
     }
 
-    /// The screen does not show the line any more.
+    /// Notes that the screen does not show the line any more.
     pub fn forget_screen(&mut self) {
         self.shown.clear();
         self.column = 0;
     }
 
-    /// Handles a key. The screen is changed by [`Editor::show`] only.
+    /// Handles a key. Only [`Editor::show`] changes the screen.
     pub fn key(&mut self, key: Key, out: &mut Vec<u8>) -> Option<Action> {
         if self.search_key(key, out) {
             return None;
@@ -153,7 +153,7 @@ impl Editor {
         None
     }
 
-    /// Inserts text at the cursor, as much as a line may have; a bell says that it was too much.
+    /// Inserts text at the cursor, as far as a line has room. If there is more, the bell rings.
     pub fn insert(&mut self, text: &[char], out: &mut Vec<u8>) {
         let count = text.len().min(MAX_LINE - self.line.len());
         if count < text.len() {
@@ -164,8 +164,8 @@ impl Editor {
         self.cursor += count;
     }
 
-    /// Handles a key while the history is searched; false: the search has ended, and the key means
-    /// what it usually does.
+    /// Handles a key during a search in the history. Returns false if the search has ended and the
+    /// key has its usual meaning.
     fn search_key(&mut self, key: Key, out: &mut Vec<u8>) -> bool {
         let Some(mut search) = self.search.take() else {
             return false;
@@ -173,7 +173,7 @@ impl Editor {
         match key {
             Key::Character(c) => {
                 search.text.push(c);
-                // The line that is shown may still be one.
+                // The line that is shown may still match.
                 let newest = search.found.map_or(self.history.len(), |found| found + 1);
                 self.find(search, newest, out);
             }
@@ -192,8 +192,8 @@ impl Editor {
         true
     }
 
-    /// Looks for a line older than the one at `newest` in the history. Without one, what is shown
-    /// stays.
+    /// Searches the history for a line older than the one at `newest`. If there is none, the
+    /// screen stays as it is.
     fn find(&mut self, mut search: Search, newest: usize, out: &mut Vec<u8>) {
         let place = |line: &Vec<char>| {
             let mut windows = line.windows(search.text.len().max(1));
@@ -213,7 +213,7 @@ impl Editor {
         self.search = Some(search);
     }
 
-    /// The visible part, and the place of the cursor in it.
+    /// The text to show, and the position of the cursor in it.
     fn visible(&self) -> (Vec<char>, usize) {
         let Some(search) = &self.search else {
             return (self.line.clone(), self.cursor);
@@ -272,7 +272,7 @@ impl Editor {
             position + 1
         };
         if next >= self.history.len() {
-            // Below the newest line is what was being typed.
+            // Below the newest line of the history is the line that was being edited.
             self.line = draft;
         } else {
             self.line = self.history[next].clone();
@@ -281,7 +281,7 @@ impl Editor {
         self.cursor = self.line.len();
     }
 
-    /// Makes the screen show the line in the given number of columns.
+    /// Makes the screen show the line within the given number of columns.
     pub fn show(&mut self, columns: usize, out: &mut Vec<u8>) {
         let columns = columns.max(8);
         let (all, cursor) = self.visible();
@@ -292,7 +292,8 @@ impl Editor {
             let before = last_columns(&all[..cursor], columns * 2 / 3);
             self.first = cursor - before;
         }
-        // Marks whose character is out of sight, or gone, would go to what is before the line.
+        // Marks whose character is out of sight or was removed would attach to the text before the
+        // line.
         let marks = all[self.first..]
             .iter()
             .take_while(|c| char_width(**c) == 0);
@@ -307,7 +308,7 @@ impl Editor {
             .count();
         let is_mark = |c: Option<&char>| c.is_some_and(|c| char_width(*c) == 0);
         if same < self.shown.len() || same < wanted.len() {
-            // Marks that belong to a character are printed behind it.
+            // Marks are printed after the character that they belong to.
             while same > 0 && (is_mark(self.shown.get(same)) || is_mark(wanted.get(same))) {
                 same -= 1;
             }
@@ -324,18 +325,18 @@ impl Editor {
         self.move_to(width(&self.shown[..cursor]), out);
     }
 
-    /// Moves the screen's cursor behind the line.
+    /// Moves the screen's cursor to the end of the line.
     pub fn leave(&mut self, out: &mut Vec<u8>) {
         self.move_to(width(&self.shown), out);
         self.forget_screen();
     }
 
-    /// Moves the screen's cursor to a column at which a character begins or the line ends.
+    /// Moves the screen's cursor to a column where a character begins or the line ends.
     fn move_to(&mut self, column: usize, out: &mut Vec<u8>) {
         if column < self.column {
             out.resize(out.len() + self.column - column, BACKSPACE);
         } else {
-            // Going right means writing again what is there.
+            // Moving right means writing the characters there again.
             let passed = first_columns(&self.shown, self.column);
             let end = first_columns(&self.shown, column);
             for c in &self.shown[passed..end] {
@@ -384,8 +385,8 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    /// The least terminal: one row, backspace and printing. A cell holds a character with its
-    /// marks; the right half of a wide one is an empty cell.
+    /// The simplest terminal: one row, backspace and printing. A cell holds a character with its
+    /// marks; the right half of a wide character is an empty cell.
     #[derive(Default)]
     struct Row {
         cells: Vec<String>,
@@ -410,7 +411,7 @@ mod tests {
                         if self.cells.len() < end {
                             self.cells.resize(end, " ".into());
                         }
-                        // Half of a wide character cannot be seen.
+                        // Half of a wide character is not visible.
                         if self.cells[self.column].is_empty() {
                             self.cells[self.column - 1] = " ".into();
                         }

@@ -1,4 +1,4 @@
-//! From bytes to keys: UTF-8, control characters, and the escape sequences of common terminals.
+//! Decodes bytes to keys: UTF-8, control characters, and the escape sequences of common terminals.
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Key {
     Tab,
     /// Search the history backwards (^R).
     Search,
-    /// Give up what was begun (^G).
+    /// Abandon a search (^G).
     Abort,
     /// Not a key: the terminal has this many columns and rows (`ESC [ 8 ; rows ; columns t`, as
     /// xterm reports it; the program that shows the console sends it).
@@ -57,31 +57,31 @@ pub enum Key {
     },
 }
 
-/// Numbers of a sequence that mean something here; the rest are dropped.
+/// Numbers of a sequence that are kept; further ones are dropped.
 const NUMBERS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ground,
     Escape,
-    /// After `ESC [`: the numbers so far; the last one is being read.
+    /// After `ESC [`: the numbers read so far; the last one may be incomplete.
     Sequence {
         numbers: [u16; NUMBERS],
         count: u8,
     },
     /// After `ESC O`.
     Application,
-    /// In a character of several bytes: bits so far and bytes to come.
+    /// Within a character of several bytes: the bits so far, and the number of bytes to come.
     Utf8 {
         bits: u32,
         left: u8,
     },
 }
 
-/// Decodes byte by byte.
+/// Decodes keys byte by byte.
 pub struct Decoder {
     state: State,
-    /// The last byte was a carriage return: a line feed after it belongs to it.
+    /// Whether the last byte was a carriage return, which a line feed may follow.
     after_return: bool,
 }
 
@@ -95,7 +95,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Takes a byte; gives a key when one is complete. Unknown sequences are swallowed.
+    /// Takes a byte. Returns a key if it completes one. Unknown sequences are dropped.
     pub fn push(&mut self, byte: u8) -> Option<Key> {
         let after_return = core::mem::take(&mut self.after_return);
         match self.state {
@@ -147,7 +147,7 @@ impl Decoder {
                         columns: numbers[2],
                         rows: numbers[1],
                     }),
-                    // The second number tells modifiers: control with an arrow moves by words.
+                    // The second number has the modifiers: control with an arrow moves by words.
                     b'C' if numbers[1] == 5 => Some(Key::WordRight),
                     b'D' if numbers[1] == 5 => Some(Key::WordLeft),
                     0x40..=0x7e => final_key(byte),
@@ -157,7 +157,7 @@ impl Decoder {
             State::Utf8 { bits, left } => {
                 self.state = State::Ground;
                 if byte & 0xc0 != 0x80 {
-                    // The character was cut off: this byte begins something new.
+                    // The character was cut off, and this byte begins a new one.
                     return self.ground(byte, false);
                 }
                 let bits = bits << 6 | u32::from(byte & 0x3f);
@@ -273,7 +273,7 @@ mod tests {
                 Up, Down, Right, Left, Home, End, Delete, WordLeft, WordRight
             ]
         );
-        // Unknown and broken ones leave nothing behind.
+        // Unknown and broken sequences have no effect.
         assert_eq!(
             keys(b"\x1b[99~\x1b[?25lx\x1b\x1b[Ay"),
             [
@@ -304,7 +304,7 @@ mod tests {
             keys(b"a\x1b[8;43;132tb"),
             [Character('a'), size, Character('b')]
         );
-        // Other reports are none of sizes.
+        // Other reports are not those of sizes.
         assert_eq!(keys(b"\x1b[8;43t\x1b[9;43;132t\x1b[8;43;132;1t"), []);
     }
 }

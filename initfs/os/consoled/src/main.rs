@@ -1,21 +1,21 @@
 //! `consoled`: the scheme `console` on the debug port and the screen.
 //!
-//! Reading gives one edited line at a time. Other handles come of `dup(fd, …)`:
+//! Reading gives one edited line at a time. `dup(fd, …)` makes other handles:
 //!
-//! - `raw`: reads deliver bytes as they come, without echo.
-//! - `complete`: lines like the first, and, for the tab key, the text before the cursor and a tab;
-//!   what is written to it is inserted there.
-//! - `winsize`: reading gives the terminal's rows and columns, a `u16` each.
-//! - `pgrp`: takes process ids (one `usize` each, the whole list in one write; none: no process).
-//!   The interrupt key ^C ends those of all such handles by SIGINT, and closing a handle drops its
-//!   list, so that shells within shells need not know of each other. An interrupt that finds no
-//!   process and no reader is kept: the next process that is put there ends at once, or a read of
-//!   such a handle takes it (one byte; 0 bytes when there was none).
-//! - `keyboard`: what root writes counts as typed; drivers of keyboards do so.
+//! - `raw`: reads give bytes as they come, without echo.
+//! - `complete`: reads give lines as the first handle does, and for the tab key the text before
+//!   the cursor and a tab; text that is written is inserted at the cursor.
+//! - `winsize`: reads give the terminal's rows and columns, a `u16` each.
+//! - `pgrp`: takes process ids (one `usize` each, the whole list in one write, which may be
+//!   empty). The interrupt key ^C ends the processes of all such handles by SIGINT, and closing a
+//!   handle drops its list, so that nested shells need not know of each other. An interrupt that
+//!   finds no process and no reader is kept: the next process in such a list ends at once, or a
+//!   read of such a handle takes the interrupt (one byte; 0 bytes if there was none).
+//! - `keyboard`: what root writes counts as typed; drivers of keyboards use it.
 //!
-//! Writing passes through with line ends for a terminal. ^D on an empty line is the end of the
-//! input for one read. Lines of the log are shown above the line that is edited, and not while
-//! a program reads bytes: then the screen is that program's.
+//! Written text passes through, with line ends for a terminal. ^D on an empty line is the end of
+//! the input for one read. Lines of the log are shown above the line that is edited. While a
+//! program reads bytes the screen is that program's, and they are not shown.
 #![no_std]
 #![no_main]
 
@@ -41,13 +41,13 @@ use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 
 runtime::main!(main);
 
-/// Processes that one interrupt ends.
+/// Most processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
-/// Where the output for the screen comes from, and cells go.
+/// The kernel's file that gives the output for the screen and takes its cells.
 const SCREEN: &str = "/scheme/debug/screen";
-/// Bytes sent to the port before they are shown: less than the kernel keeps for the screen.
+/// Bytes to send to the port at a time: fewer than the kernel keeps for the screen.
 const SHOWN_AT_ONCE: usize = 4096;
-/// Where the log's lines for the console come from.
+/// The log's file of lines for the console.
 const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
 
@@ -77,7 +77,7 @@ fn run() -> Result<()> {
     let flags = libredox::flag::O_RDWR | libredox::flag::O_NONBLOCK | libredox::flag::O_CLOEXEC;
     let port = Fd::open("/scheme/debug", flags, 0)?;
     let mut queue = Queue::new()?;
-    // Without it the log shows its lines itself.
+    // Without the file the log shows its lines itself.
     let log = Fd::open(
         LOG,
         libredox::flag::O_RDONLY | libredox::flag::O_NONBLOCK,
@@ -104,7 +104,8 @@ fn run() -> Result<()> {
 
     let mut ready = Vec::new();
     loop {
-        // Events may be merged or lost to what was read already: all sources are always looked at.
+        // Events may be merged, or concern data that was read already, so all sources are checked
+        // each time.
         console.take_input();
         console.take_log();
         console.refresh();
@@ -123,11 +124,11 @@ enum Handle {
     Root,
     /// Reads lines or bytes.
     Input(Reader),
-    /// Takes foreground processes.
+    /// Takes process ids of the foreground.
     Foreground(Vec<u32>),
-    /// Takes keys.
+    /// Takes keys of a keyboard.
     Keyboard,
-    /// Tells the terminal's size.
+    /// Gives the terminal's size.
     Size,
 }
 
@@ -138,7 +139,7 @@ struct ScreenPort {
 }
 
 impl ScreenPort {
-    /// Takes the screen over; `None` where there is none, or a kernel that shows text itself.
+    /// Opens the screen; `None` if there is none, or the kernel shows text itself.
     fn open() -> Option<Self> {
         let flags = libredox::flag::O_RDWR | libredox::flag::O_NONBLOCK | libredox::flag::O_CLOEXEC;
         let port = Fd::open(SCREEN, flags, 0).ok()?;
@@ -152,10 +153,10 @@ impl ScreenPort {
         })
     }
 
-    /// Shows what was sent to the port since the last time, by whomever.
+    /// Shows the bytes that any program or the kernel has sent to the port since the last call.
     fn refresh(&mut self) {
         let mut block = [0; SHOWN_AT_ONCE];
-        // The loop ends when there is nothing more.
+        // The loop ends when nothing more is there.
         while let Ok(count @ 1..) = self.port.read(&mut block) {
             self.screen.write(&block[..count]);
         }
@@ -163,7 +164,7 @@ impl ScreenPort {
         self.screen
             .paint(|column, row, cell| cells.extend(cell.encode(column, row)));
         if !cells.is_empty() {
-            // A screen that takes no cells cannot be told about it.
+            // A screen that accepts no cells cannot show the error either.
             let _ = runtime::io::write_all(self.port.raw(), &cells);
         }
     }
@@ -193,7 +194,7 @@ impl Console {
 
     fn show(&mut self, bytes: &[u8]) {
         for bytes in bytes.chunks(SHOWN_AT_ONCE) {
-            // A console that takes no output cannot show the error either.
+            // A console that accepts no output cannot show the error either.
             let _ = runtime::io::write_all(self.port.raw(), bytes);
             self.refresh();
         }
@@ -206,7 +207,7 @@ impl Console {
         }
     }
 
-    /// Reads what the keyboard sent.
+    /// Reads bytes from the keyboard.
     fn take_input(&mut self) {
         let mut block = [0; 256];
         loop {
@@ -234,7 +235,7 @@ impl Console {
         }
         let mut out = Vec::new();
         let mut block = [0; 4096];
-        // The loop ends when there is nothing more, or when the log is gone for good.
+        // The loop ends when nothing more is there, or the log has ended.
         while let Ok(count @ 1..) = log.read(&mut block) {
             self.discipline.terminal().log(&block[..count], &mut out);
         }
@@ -262,7 +263,7 @@ impl Console {
         for pid in self.take_foreground() {
             self.discipline.take_interrupt();
             if let Err(error) = process::kill(pid, SIGINT) {
-                // It may have ended a moment ago.
+                // The process may have ended a moment ago.
                 if error.errno != syscall::ESRCH {
                     log_error("interrupting a process", error);
                 }
@@ -270,7 +271,7 @@ impl Console {
         }
     }
 
-    /// All foreground processes, which are none afterwards.
+    /// Takes all foreground processes; the lists are empty afterwards.
     fn take_foreground(&mut self) -> Vec<u32> {
         let mut all = Vec::new();
         for handle in self.handles.values_mut() {
@@ -294,7 +295,7 @@ impl Console {
         self.show(&out);
     }
 
-    /// A read that has waited is answered.
+    /// Ends the wait of a read that is answered.
     fn end_wait(&mut self, request: Id, given_up: bool) {
         if let Some(reader) = self.waiting.remove(&request) {
             self.discipline.end(reader, given_up);
@@ -393,7 +394,7 @@ impl SchemeSync for Console {
             let mut out = Vec::new();
             self.discipline.begin(reader, &mut out);
             self.show(&out);
-            // Something may have been typed before anybody read.
+            // Bytes may have been typed before there was a reader.
             self.work();
             if let Some(count) = self.discipline.read(reader, buf) {
                 self.end_wait(ctx.id, false);
@@ -489,7 +490,7 @@ impl SchemeSync for Console {
         let closed = self.handles.remove(id);
         match closed {
             Some(Handle::Input(Reader::Completer)) => self.discipline.forget_completer(),
-            // The screen is the shell's again.
+            // The screen belongs to the shell again.
             Some(Handle::Input(Reader::Raw)) => self.take_log(),
             _ => {}
         }

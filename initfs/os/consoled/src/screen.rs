@@ -1,9 +1,9 @@
-//! The terminal on the machine's own screen: a grid of cells that does what a serial terminal does
-//! with the same bytes.
+//! The terminal on the machine's own screen: a grid of cells that treats bytes as a serial
+//! terminal does.
 //!
-//! Whatever the console sends to the serial port is read back from the kernel, with what others
-//! print there, and shown here: so the screen shows what a terminal at the port shows. The kernel
-//! has the screen's memory and draws the cells.
+//! The bytes that the console and other programs send to the serial port are read back from the
+//! kernel and shown here, so the screen shows what a terminal at the port shows. The kernel has
+//! the screen's memory and draws the cells.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,8 +21,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The record that makes the kernel draw the cell: column and row (16 bits each, little
-    /// endian), letter, colour, 1 for a reversed one, 0.
+    /// Encodes the record by which the kernel draws the cell: column and row (16 bits each, little
+    /// endian), letter, colour, 1 if it is reversed or else 0, and 0.
     pub fn encode(self, column: usize, row: usize) -> [u8; 8] {
         let ([c0, c1], [r0, r1]) = ((column as u16).to_le_bytes(), (row as u16).to_le_bytes());
         [
@@ -38,11 +38,11 @@ impl Cell {
     }
 }
 
-/// Colour of text that asks for none.
+/// Default colour of text.
 const WHITE: u8 = 7;
-/// Added for the bright ones.
+/// Added to a colour's number to make it bright.
 const BRIGHT: u8 = 8;
-/// Most numbers in an escape sequence that are kept.
+/// Numbers of an escape sequence that are kept.
 const NUMBERS: usize = 4;
 
 const EMPTY: Cell = Cell {
@@ -55,12 +55,12 @@ const EMPTY: Cell = Cell {
 enum State {
     Ground,
     Escape,
-    /// After `ESC [`: numbers so far, the last one still growing.
+    /// After `ESC [`: the numbers read so far; the last one may be incomplete.
     Sequence {
         numbers: [u16; NUMBERS],
         count: usize,
     },
-    /// Inside a character of several bytes: bits so far and bytes to come.
+    /// Within a character of several bytes: the bits so far, and the number of bytes to come.
     Utf8 {
         bits: u32,
         left: u8,
@@ -72,18 +72,18 @@ pub struct Screen {
     columns: usize,
     rows: usize,
     wanted: Vec<Vec<Cell>>,
-    /// `None` for what is not known.
+    /// The cells on the screen; `None` where they are not known.
     shown: Vec<Vec<Option<Cell>>>,
     column: usize,
     row: usize,
     color: u8,
     state: State,
-    /// Rows that may differ from what is shown: first, and behind the last.
+    /// Rows that may differ from what is shown: the first one, and the one after the last.
     changed: (usize, usize),
 }
 
 impl Screen {
-    /// A screen of which nothing is known but its size, which is not 0.
+    /// A screen of this size, which is not 0, whose cells are not known.
     pub fn new(columns: usize, rows: usize) -> Self {
         Screen {
             columns,
@@ -98,7 +98,7 @@ impl Screen {
         }
     }
 
-    /// Takes what a program or the kernel writes.
+    /// Takes bytes of a program or the kernel.
     pub fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.touch();
@@ -107,7 +107,7 @@ impl Screen {
         self.touch();
     }
 
-    /// Calls `put` with column, row and cell of everything that is not shown as it should be.
+    /// Calls `put` with column, row and content of every cell that differs from what is shown.
     pub fn paint(&mut self, mut put: impl FnMut(usize, usize, Cell)) {
         let cursor = self.cursor();
         for row in self.changed.0..self.changed.1 {
@@ -126,12 +126,12 @@ impl Screen {
         self.changed = (0, 0);
     }
 
-    /// Where the cursor is shown; after the last column it stands on it.
+    /// The cell where the cursor is shown; beyond the last column that is the last column.
     fn cursor(&self) -> (usize, usize) {
         (self.column.min(self.columns.saturating_sub(1)), self.row)
     }
 
-    /// The cursor's row may have changed.
+    /// Notes that the cursor's row may have changed.
     fn touch(&mut self) {
         self.touch_rows(self.row, self.row + 1);
     }
@@ -166,7 +166,7 @@ impl Screen {
                     self.letter(u8::try_from(bits).unwrap_or(b'?'));
                 }
             }
-            // Not the rest of a character: a beginning of its own.
+            // The byte does not continue the character, so it begins a new one.
             State::Utf8 { .. } => {
                 self.letter(b'?');
                 self.state = State::Ground;
@@ -280,7 +280,7 @@ impl Screen {
         }
     }
 
-    /// Clears a row from a column (0), up to it (1), or all (2).
+    /// Clears a row: from a column on (0), up to it (1), or all of it (2).
     fn clear_row(&mut self, which: usize, column: usize, row: usize) {
         let cells = &mut self.wanted[row];
         match which {
@@ -295,7 +295,7 @@ impl Screen {
         self.color = match number {
             0 | 39 => WHITE,
             1 => self.color | BRIGHT,
-            // Black on black would be no text at all.
+            // Black on black would be unreadable.
             30 => BRIGHT,
             31..=37 => low | self.color & BRIGHT,
             90..=97 => low | BRIGHT,

@@ -6,26 +6,26 @@ use alloc::vec::Vec;
 use crate::editor::{Action, Editor, char_width};
 use crate::keys::{Decoder, Key};
 
-/// Columns and rows of a terminal that does not tell its size.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE: (u16, u16) = (80, 24);
-/// Columns that no terminal is narrower than.
+/// Fewest columns that a terminal can have.
 const MIN_COLUMNS: u16 = 20;
 /// Rings.
 const BELL: u8 = 7;
 /// Longest prompt that is remembered, in bytes.
 const MAX_PROMPT: usize = 256;
 
-/// The screen's state.
+/// The state of the terminal.
 pub struct Terminal {
     decoder: Decoder,
     /// Columns and rows.
     size: (u16, u16),
     editor: Editor,
-    /// Output since the last line end: what the cursor stands behind.
+    /// Output since the last line end, which the cursor follows.
     partial: Vec<u8>,
-    /// A reader waits for a line; the text before it.
+    /// The prompt, if a reader waits for a line.
     prompt: Option<Vec<u8>>,
-    /// Output came while a reader waits, and the prompt is not on the screen now.
+    /// Whether output has come while a reader waits, and the prompt is not on the screen now.
     hidden: bool,
 }
 
@@ -48,12 +48,12 @@ impl Terminal {
         self.size
     }
 
-    /// Columns that can be written without the cursor's going to the next row.
+    /// Columns that can be written without moving the cursor to the next row.
     fn width(&self) -> usize {
         usize::from(self.size.0) - 1
     }
 
-    /// A reader begins to wait for a line: what was written last is the prompt.
+    /// Notes that a reader begins to wait for a line; the last output is its prompt.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if self.prompt.is_none() {
             self.prompt = Some(self.partial.clone());
@@ -62,14 +62,14 @@ impl Terminal {
         }
     }
 
-    /// No reader waits any more.
+    /// Notes that no reader waits any more.
     pub fn end(&mut self) {
         self.prompt = None;
         self.hidden = false;
         self.editor.forget_screen();
     }
 
-    /// Does a reader wait for a line?
+    /// Whether a reader waits for a line.
     pub fn waiting(&self) -> bool {
         self.prompt.is_some()
     }
@@ -80,8 +80,8 @@ impl Terminal {
         self.width().saturating_sub(prompt)
     }
 
-    /// Output of a program. A line feed becomes carriage return and line feed. While a line is
-    /// being edited, the output goes above it.
+    /// Prints output of a program, with a line feed as carriage return and line feed. While a line
+    /// is being edited, the output appears above it.
     pub fn output(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if let Some(prompt) = &self.prompt
             && !self.hidden
@@ -114,7 +114,7 @@ impl Terminal {
         }
     }
 
-    /// Makes the row of the cursor empty, of which `used` columns are used.
+    /// Empties the row of the cursor, of which `used` columns are in use.
     fn erase(&self, used: usize, out: &mut Vec<u8>) {
         if used > 0 {
             out.push(b'\r');
@@ -123,15 +123,15 @@ impl Terminal {
         }
     }
 
-    /// Whole lines that are no program's output, as those of the log: they begin at the left edge,
-    /// and what a program has written of a line is there again below them.
+    /// Prints whole lines that are not a program's output, such as those of the log. They begin at
+    /// the left edge, and the line that a program has begun appears again below them.
     pub fn log(&mut self, lines: &[u8], out: &mut Vec<u8>) {
         if self.prompt.is_some() && !self.hidden || self.partial.is_empty() {
             self.output(lines, out);
             return;
         }
         let used = columns(&self.partial);
-        // A line that is longer than a row, or not known as a whole, stays where it is.
+        // A line that is longer than a row, or not completely known, stays where it is.
         let partial = if used < self.width() && self.partial.len() < MAX_PROMPT {
             self.erase(used, out);
             core::mem::take(&mut self.partial)
@@ -139,7 +139,7 @@ impl Terminal {
             self.output(b"\n", out);
             Vec::new()
         };
-        // The prompt must not come back before what belongs above it is complete.
+        // The prompt must not come back before the lines above it are complete.
         let prompt = self.prompt.take();
         let hidden = core::mem::take(&mut self.hidden);
         self.output(lines, out);
@@ -159,7 +159,7 @@ impl Terminal {
         self.editor.show(self.room(), out);
     }
 
-    /// A byte from the keyboard while a reader waits.
+    /// Takes a byte from the keyboard while a reader waits.
     pub fn input(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<Action> {
         let key = self.decoder.push(byte)?;
         if let Key::Size { columns, rows } = key {
@@ -195,14 +195,14 @@ impl Terminal {
             }
             Some(Action::Complete(_)) => {}
             Some(Action::EndOfFile) => {
-                // Nothing was typed: the cursor stands behind the prompt.
+                // Nothing is typed yet, so the cursor is behind the prompt.
                 debug_assert_eq!(before, 0);
             }
         }
         action
     }
 
-    /// Inserts text into the line at the cursor, or rings when there is none.
+    /// Inserts text into the line at the cursor; if it is empty, the bell rings.
     pub fn insert(&mut self, text: &str, out: &mut Vec<u8>) {
         let text: Vec<char> = text.chars().filter(|c| !c.is_control()).collect();
         if text.is_empty() {
@@ -223,7 +223,7 @@ impl Terminal {
     }
 }
 
-/// Columns that text takes up; escape sequences and parts of characters take none.
+/// Columns that text takes up. Escape sequences and incomplete characters take none.
 fn columns(text: &[u8]) -> usize {
     let text = String::from_utf8_lossy(text);
     let mut count = 0;
@@ -240,7 +240,7 @@ fn columns(text: &[u8]) -> usize {
     count
 }
 
-/// The text of a line for its reader.
+/// The bytes of a line for its reader.
 pub fn line_bytes(line: String) -> Vec<u8> {
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');

@@ -3,11 +3,11 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-/// The variables an expression reads and sets.
+/// The variables that an expression reads and sets.
 pub trait Variables {
     /// The value of a variable as text; `None` when it is not set.
     fn get(&self, name: &str) -> Option<String>;
-    /// Sets a variable; the error is a message.
+    /// Sets a variable. The error is a message.
     fn set(&mut self, name: &str, value: String) -> Result<(), String>;
 }
 
@@ -40,7 +40,7 @@ struct Parser<'a> {
     rest: &'a str,
     variables: &'a mut dyn Variables,
     depth: u32,
-    /// Greater than zero inside the branch that does not count (`0 && x++`).
+    /// Greater than zero inside a branch that is not evaluated (`0 && x++`).
     skip: u32,
 }
 
@@ -58,7 +58,7 @@ const LEVELS: &[&[&str]] = &[
     &["*", "/", "%"],
 ];
 
-/// The characters that may follow an operator and make it another one.
+/// Whether the characters after an operator make it another operator.
 fn continues(operator: &str, after: &str) -> bool {
     let next = after.bytes().next();
     match operator {
@@ -291,7 +291,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// A variable's value: a number, or an expression of its own.
+    /// The value of a variable: a number, or the result of the expression in it.
     fn variable(&mut self, name: &str) -> Result<i64, String> {
         let text = self.variables.get(name).unwrap_or_default();
         let text = text.trim();
@@ -329,7 +329,7 @@ impl Parser<'_> {
     }
 }
 
-/// Decimal, `0x…` or `0…`.
+/// Parses a constant: decimal, `0x…` or `0…`.
 fn constant(digits: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return None;

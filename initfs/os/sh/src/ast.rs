@@ -1,7 +1,7 @@
-//! The syntax tree, and its way back to text.
+//! The syntax tree, and its conversion back to text.
 //!
-//! Every tree prints itself as shell source (`Display`). This is more than a debugging aid: there
-//! is no `fork` below us, so a part of a script that must run concurrently is printed and handed to
+//! Every tree prints itself as shell source (`Display`). This is more than a debugging aid: the
+//! system has no `fork`, so a part of a script that must run concurrently is printed and given to
 //! a new shell process. Printing and parsing again gives the same tree.
 
 use alloc::rc::Rc;
@@ -65,7 +65,7 @@ pub struct Command {
     pub line: u32,
 }
 
-/// Two commands are the same when they do the same: the line does not count.
+/// Two commands are equal if they do the same; their lines do not count.
 impl PartialEq for Command {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.redirects == other.redirects
@@ -152,7 +152,7 @@ pub struct Redirect {
 pub enum Target {
     /// `<`, `>`, `>>` or `<>` and a path.
     File(OpenMode, Word),
-    /// `>&word` or `<&word`: another descriptor, or `-` to close. The flag: it was `<&`.
+    /// `>&word` or `<&word`: another descriptor, or `-` to close. The flag is set for `<&`.
     Duplicate(bool, Word),
     /// `<<<word`, and here-documents (whose last line end is the one that is added).
     HereString(Word),
@@ -444,7 +444,7 @@ impl Display for Word {
     }
 }
 
-/// The word of a `${name-word}`: inside quotes its own quotes would be text.
+/// The word of a `${name-word}`. Inside quotes its own quotes would be text.
 struct Inner<'a>(&'a Word, bool);
 
 impl Display for Inner<'_> {

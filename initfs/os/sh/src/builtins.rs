@@ -1,4 +1,4 @@
-//! The commands the shell runs itself.
+//! The commands that the shell executes itself.
 
 mod jobs;
 mod variables;
@@ -300,7 +300,7 @@ impl<S: System> Shell<S> {
     }
 
     fn exec(&mut self, rest: &[String]) -> Run {
-        // Where the shell cannot become the program, it runs it and ends with its status.
+        // If the shell cannot become the program, it runs the program and ends with its status.
         let status = self.run_or_become(rest, &[], true)?;
         if status == 127 && self.interactive {
             Ok(status)

@@ -13,7 +13,7 @@ use crate::system::System;
 const USAGE: &str = "usage: sh [-efiux] [script [argument…]]\n       \
                      sh [-efiux] -c commands [name [argument…]]\n";
 
-/// Runs the shell with these arguments (the first is the program's name) and gives its status.
+/// Runs the shell with these arguments (the first is the program's name) and returns its status.
 pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: &[String]) -> i32 {
     let mut shell = Shell::new(system, environment, "sh");
     let mut words = arguments.get(1..).unwrap_or_default();
@@ -85,7 +85,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
 }
 
 fn usage<S: System>(shell: &mut Shell<S>) -> i32 {
-    // An error of this cannot be reported.
+    // An error of this write cannot be reported.
     let _ = shell.write(2, USAGE.as_bytes());
     2
 }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Where names come from.
+/// The source of names for completion.
 pub trait Names {
     /// All commands.
     fn commands(&self) -> Vec<String>;
@@ -19,9 +19,9 @@ pub trait Names {
 /// The completion of a word.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// To be inserted at the cursor.
+    /// The text to insert at the cursor.
     pub insert: String,
-    /// The choices, when nothing can be inserted.
+    /// The choices, if there is nothing to insert.
     pub choices: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ struct Word {
     text: String,
     /// The quote that is open.
     quote: Option<char>,
-    /// A command is expected here.
+    /// Whether a command is expected here.
     is_command: bool,
 }
 
@@ -68,7 +68,8 @@ pub fn complete(line: &str, names: &mut impl Names) -> Completion {
     choose(prefix, all, word.quote)
 }
 
-/// Of all names, with what follows each if it is the only one, those that begin with `prefix`.
+/// Chooses the names that begin with `prefix`. Each name comes with the text that follows it if it
+/// is the only one.
 fn choose(
     prefix: &str,
     all: impl Iterator<Item = (String, String)>,
@@ -103,7 +104,7 @@ fn choose(
     Completion { insert, choices }
 }
 
-/// Text as it must be typed.
+/// Text with the quotes by which it must be typed.
 fn quoted(text: &str, quote: Option<char>) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -165,7 +166,8 @@ fn last_word(line: &str) -> Word {
             }
         }
     }
-    // A path behind the sign of an assignment or an option: only it is completed.
+    // The word is a path after the sign of an assignment or option, and only the path is
+    // completed.
     if word.quote.is_none()
         && let Some((_, value)) = word.text.split_once('=')
     {

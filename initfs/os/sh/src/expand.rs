@@ -1,4 +1,5 @@
-//! From words to fields: parameters, command substitution, arithmetic, splitting and path names.
+//! Expands words to fields: parameters, command substitution, arithmetic, splitting and path
+//! names.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,8 +17,8 @@ pub trait Context: Variables {
     fn positional(&self) -> Vec<String>;
     /// The output of the commands, without the line ends at its end.
     fn substitute(&mut self, body: &List) -> Result<String, String>;
-    /// The names in a directory (`""`: the current one) without `.` and `..`; `None` when it cannot
-    /// be read.
+    /// The names in a directory (`""` is the current one), without `.` and `..`; `None` if it
+    /// cannot be read.
     fn names(&mut self, directory: &str) -> Option<Vec<String>>;
     /// Does something exist under this path?
     fn exists(&mut self, path: &str) -> bool;
@@ -27,7 +28,7 @@ pub trait Context: Variables {
     fn globbing(&self) -> bool;
 }
 
-/// Words to fields, with all expansions.
+/// Expands words to fields.
 pub fn fields(words: &[Word], context: &mut dyn Context) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     for word in words {
@@ -48,12 +49,12 @@ pub fn fields(words: &[Word], context: &mut dyn Context) -> Result<Vec<String>, 
     Ok(out)
 }
 
-/// One word to exactly one text: assignments, redirections, `case`.
+/// Expands a word to exactly one text, for assignments, redirections and `case`.
 pub fn text(word: &Word, context: &mut dyn Context) -> Result<String, String> {
     Ok(single(word, context)?.text)
 }
 
-/// One word to a pattern, in which what was quoted stands for itself.
+/// Expands a word to a pattern, in which quoted characters stand for themselves.
 pub fn pattern(word: &Word, context: &mut dyn Context) -> Result<String, String> {
     Ok(single(word, context)?.pattern)
 }
@@ -75,12 +76,13 @@ struct Field {
 
 struct Builder<'a> {
     context: &'a mut dyn Context,
-    /// Split unquoted expansions into fields.
+    /// Whether unquoted expansions are split into fields.
     split: bool,
     separators: String,
     done: Vec<Field>,
     current: Option<Field>,
-    /// The last separator was not white space: the next one of that kind makes an empty field.
+    /// Whether the last separator was not white space: another of that kind then makes an empty
+    /// field.
     after_separator: bool,
 }
 
@@ -102,7 +104,7 @@ impl<'a> Builder<'a> {
         self.done
     }
 
-    /// Text that is not split; its pattern characters count or not.
+    /// Adds text that is not split; its pattern characters count unless it is quoted.
     fn add(&mut self, text: &str, quoted: bool) {
         let field = self.current.get_or_insert_default();
         field.text.push_str(text);
@@ -114,7 +116,7 @@ impl<'a> Builder<'a> {
         self.after_separator = false;
     }
 
-    /// The result of an expansion.
+    /// Adds the result of an expansion.
     fn add_value(&mut self, value: &str, quoted: bool) {
         if quoted {
             self.add(value, true);
@@ -192,7 +194,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Unquoted text of the word in `${x-word}`: split like a value, but its pattern counts.
+    /// Adds unquoted text of the word in `${x-word}`, which is split like a value but keeps its
+    /// pattern characters.
     fn add_literal_split(&mut self, text: &str) {
         for c in text.chars() {
             if self.split && self.separators.contains(c) {
@@ -304,7 +307,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The value of a parameter that turned out to be set.
+    /// Adds the value of a parameter that is set.
     fn given(&mut self, name: &str, value: &str, quoted: bool) {
         if name == "@" && self.split {
             self.all_positional(quoted);
@@ -338,7 +341,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// `value` without the part at its beginning or end that matches.
+/// `value` without the part at its beginning or end that matches the pattern.
 fn remove<'v>(value: &'v str, pattern: &str, prefix: bool, longest: bool) -> &'v str {
     let mut cuts: Vec<usize> = value.char_indices().map(|(at, _)| at).collect();
     cuts.push(value.len());
@@ -358,7 +361,7 @@ fn remove<'v>(value: &'v str, pattern: &str, prefix: bool, longest: bool) -> &'v
     value
 }
 
-/// Existing paths that match, sorted; none when nothing does.
+/// The existing paths that match, sorted; none if nothing matches.
 fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
     let mut found = Vec::from([String::new()]);
     let components: Vec<&str> = pattern.split('/').collect();
@@ -392,7 +395,8 @@ fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
             return found;
         }
     }
-    // The last pattern character may stand before the end: `*/name` needs a look.
+    // If the last pattern character is before the last component, as in `*/name`, the path may not
+    // exist.
     if !components
         .last()
         .is_some_and(|last| pattern::is_special(last))

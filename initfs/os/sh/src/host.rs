@@ -1,5 +1,5 @@
-//! The shell's system on the development machine, over std. Only for tests: what std cannot do
-//! without unsafe code (descriptors above 2 in children) is left out.
+//! The shell's system on the development machine, over std. It is only for tests: operations that
+//! std cannot do without unsafe code (descriptors above 2 in children) are missing.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -34,7 +34,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(5))
 }
 
-/// The image's path for an empty file, as this machine spells it.
+/// Translates the image's path of an empty file to that of this machine.
 fn translate(path: &str) -> &str {
     if path == sh::parser::NULL_PATH {
         "/dev/null"

@@ -19,7 +19,7 @@ fn main() -> i32 {
     sh::cli::run(redox::Redox::new(inside), runtime::env::vars(), &arguments)
 }
 
-/// On the development machine, for tests of scripts.
+/// Runs the shell on the development machine, for tests of scripts.
 #[cfg(not(target_os = "redox"))]
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -1,7 +1,7 @@
-//! From text to syntax tree.
+//! Parses text into a syntax tree.
 //!
-//! One pass over the characters: words are taken apart into their parts while they are read, so
-//! that an error inside `$(…)` is found, with its line, before anything runs.
+//! One pass over the characters: words are divided into their parts while they are read, so that
+//! an error inside `$(…)` is found, with its line, before anything runs.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,17 +20,17 @@ mod words;
 /// able to overflow the stack.
 const MAX_DEPTH: u32 = 60;
 
-/// Always empty: what a here-document without lines reads from.
+/// A file that is always empty, from which a here-document without lines reads.
 pub const NULL_PATH: &str = "/scheme/null";
 
 /// Why a text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Line where it was noticed, from 1.
+    /// Line where the error was found, from 1.
     pub line: u32,
     /// The error.
     pub message: String,
-    /// The text ended too early: more lines could complete it.
+    /// Whether the text ended too early, so that more lines could complete it.
     pub incomplete: bool,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for SyntaxError {
 
 type Result<T> = core::result::Result<T, SyntaxError>;
 
-/// Reserved words that can only end or continue something.
+/// Reserved words that can only end or continue a command.
 const CLOSING: &[&str] = &["then", "elif", "else", "fi", "do", "done", "esac", "}"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ const OPERATORS: &[&str] = &[
 ];
 
 /// A parser over one text. [`Parser::line`] gives one complete command line after the other, so
-/// that earlier lines can run before later ones are looked at.
+/// that earlier lines can run before later ones are parsed.
 pub struct Parser<'a> {
     text: &'a str,
     position: usize,

@@ -13,7 +13,7 @@ use sh::system::{Errno, Pid, Program, Result, System};
 use syscall::error::{ECONNRESET, EINTR, Error};
 use tools::condition::{Facts, Kind};
 
-/// An open file of the script. The descriptors this process was started with stay open to its end.
+/// An open file of the script. Descriptors that this process inherited stay open to its end.
 pub enum Open {
     /// Opened here, closed when it is dropped.
     Own(Fd),
@@ -32,7 +32,7 @@ impl Open {
 
 /// The running image.
 pub struct Redox {
-    /// The console's handle that says whom an interrupt from the keyboard ends.
+    /// The console's handle that takes the processes to end on an interrupt from the keyboard.
     console: Option<Fd>,
     /// When it was last asked for an interrupt, in nanoseconds.
     asked: u64,
@@ -46,8 +46,9 @@ fn errno(error: Error) -> Errno {
 }
 
 impl Redox {
-    /// Looks whether the console belongs to this shell: standard input tells, or standard error for
-    /// a part of another shell's work (`inside`), whose input may be a pipe.
+    /// Finds out whether the console belongs to this shell. Standard input shows it, or standard
+    /// error for a shell that runs a part of another one's script (`inside`), whose input may be a
+    /// pipe.
     pub fn new(inside: bool) -> Self {
         let control = |number| libredox::call::dup(number, b"pgrp").ok().map(Fd::new);
         let candidates: &[usize] = if inside { &[0, 2] } else { &[0] };
@@ -60,7 +61,7 @@ impl Redox {
     }
 }
 
-/// Does the descriptor lead to the console? Its scheme tells by the path.
+/// Whether the descriptor leads to the console, by its path.
 fn is_console(number: usize) -> bool {
     let mut path = [0; 64];
     match libredox::call::fpath(number, &mut path) {
@@ -175,7 +176,7 @@ impl System for Redox {
             .iter()
             .flat_map(|pid| (*pid as usize).to_ne_bytes())
             .collect();
-        // Without it an interrupt does nothing: no reason to fail.
+        // Without this write an interrupt has no effect, which is no reason to fail.
         let _ = console.write(&bytes);
     }
 

@@ -1,10 +1,10 @@
-//! Running the tree.
+//! Runs the syntax tree.
 //!
-//! How subshells work without `fork`: `( … )` and `$( … )` run in this process, and variables,
-//! functions, directory and descriptors are put back afterwards. A part of a pipeline that is not
-//! a plain program, and a background list, are printed as text and run by a new shell process,
-//! which gets variables and functions as a script to run first. One part of a foreground pipeline
-//! may run in this process, while the programs around it run already.
+//! How subshells work without `fork`: `( … )` and `$( … )` run in this process, which restores
+//! variables, functions, directory and descriptors afterwards. A part of a pipeline that is not a
+//! plain program, and a background list, are printed as text and run by a new shell process, which
+//! gets variables and functions as a script to run first. One part of a foreground pipeline may
+//! run in this process, while the programs around it run already.
 //!
 //! Output that is captured (`$( … )`) is collected in memory: builtins append to it directly,
 //! programs write into a pipe that is read to its end before they are waited for.
@@ -34,16 +34,16 @@ mod subshell;
 /// has 1 MiB in the image.
 const MAX_DEPTH: u32 = 100;
 
-/// Text that fits into a pipe before anybody reads.
+/// Bytes of text that fit into a pipe before it is read.
 const PIPE_CAPACITY: usize = 60 * 1024;
 
-/// Descriptor numbers a script may use.
+/// Number of descriptors that a script can use.
 pub const DESCRIPTORS: usize = 10;
 
 /// Status of a command that an interrupt from the keyboard ended: 128 + SIGINT.
 pub const INTERRUPTED: i32 = 130;
 
-/// Why running does not simply go on with the next command.
+/// The reason why execution does not continue with the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// `break`, out of this number of loops.
@@ -54,11 +54,11 @@ pub enum Flow {
     Return(i32),
     /// The shell ends.
     Exit(i32),
-    /// The keyboard interrupted a foreground command.
+    /// The keyboard has interrupted a foreground command.
     Interrupt,
 }
 
-/// The status of what ran, or why running stopped.
+/// The status of a command, or the reason why execution stopped.
 pub type Run = Result<i32, Flow>;
 
 /// Where a descriptor leads.
@@ -93,7 +93,7 @@ pub(crate) struct Options {
     pub(crate) strict: bool,
     pub(crate) no_glob: bool,
     pub(crate) pipe_fail: bool,
-    /// This shell runs in the background: an interrupt from the keyboard is not for it.
+    /// Whether this shell runs in the background: interrupts from the keyboard are not for it.
     pub(crate) background: bool,
 }
 
@@ -132,7 +132,7 @@ impl Options {
 pub(crate) struct Job {
     pub(crate) number: u32,
     pub(crate) text: String,
-    /// Processes with their status once it is known; the last one's is the job's.
+    /// Processes, with their status once it is known. The status of the last one is the job's.
     pub(crate) processes: Vec<(Pid, Option<i32>)>,
 }
 
@@ -162,20 +162,20 @@ pub struct Shell<S: System> {
     pub(crate) history: Vec<String>,
     /// Status of the last command.
     pub(crate) status: i32,
-    /// Enclosing loops of the current function.
+    /// Number of loops around the current command, within the current function.
     pub(crate) loops: u32,
-    /// Enclosing function calls and sourced scripts.
+    /// Number of function calls and sourced scripts around the current command.
     pub(crate) functions_deep: u32,
-    /// Variables to put back at the end of each function call (`local`).
+    /// Variables to restore at the end of each function call (`local`).
     pub(crate) locals: Vec<Vec<(String, Option<Variable>)>>,
     pub(crate) line: u32,
-    /// `$$`: stays the same in all subshells.
+    /// `$$`, which stays the same in all subshells.
     process: Pid,
     depth: u32,
-    /// Subshells in this process around the current command.
+    /// Number of subshells in this process around the current command.
     subshells: u32,
-    /// All this shell has to run is one simple command: it may become its program, so that whoever
-    /// kills the shell's process kills the program.
+    /// Whether this shell has to run only one simple command. Then it may become the program, so
+    /// that killing the shell's process kills the program.
     lone_command: bool,
     /// Greater than zero where a failure is a condition and does not end the shell (`set -e`).
     tested: u32,
@@ -235,14 +235,14 @@ impl<S: System> Shell<S> {
         shell
     }
 
-    /// Sets options by letter, as in `sh -ex`; false for an unknown one.
+    /// Sets options by letter, as in `sh -ex`. Returns false for an unknown one.
     pub fn set_options(&mut self, letters: &str) -> bool {
         letters.chars().all(|letter| self.options.set(letter, true))
     }
 
     /// Continues as the subshell described by the arguments after `--inside`: process id of the
-    /// shell that `$$` names, last status, first line number, options, the script that brings
-    /// variables and functions back, the commands, `$0` and the parameters. `None`: they are
+    /// shell that `$$` names, last status, first line number, options, the script that restores
+    /// variables and functions, the commands, `$0` and the parameters. `None` if they are
     /// malformed.
     pub fn run_inside(&mut self, arguments: &[String]) -> Option<i32> {
         let [
@@ -263,7 +263,7 @@ impl<S: System> Shell<S> {
         let line = line.parse().ok()?;
         self.name = name.clone();
         self.parameters = parameters.into();
-        // Flow out of the prelude cannot happen: it only assigns and defines.
+        // The prelude only assigns and defines, so it cannot stop execution.
         let _ = self.run_text(prelude, 1);
         if !self.set_options(options) {
             return None;
@@ -273,7 +273,7 @@ impl<S: System> Shell<S> {
         Some(self.run_script(commands, line))
     }
 
-    /// Notices when a text is nothing but one simple command in the foreground.
+    /// Finds out whether a text is only one simple command in the foreground.
     pub(crate) fn look_for_lone_command(&mut self, text: &str) {
         // A text that does not parse is reported when it is run.
         let Ok(list) = parser::parse(text) else {
@@ -294,13 +294,13 @@ impl<S: System> Shell<S> {
             );
     }
 
-    /// Runs a whole script and gives the status the shell ends with.
+    /// Runs a whole script and returns the status with which the shell ends.
     pub fn run_script(&mut self, text: &str, line: u32) -> i32 {
         let run = self.run_text(text, line);
         self.finish(run)
     }
 
-    /// The shell's own status at its end, after the `EXIT` trap ran.
+    /// Ends the shell: runs the `EXIT` trap and returns the shell's own status.
     pub fn finish(&mut self, run: Run) -> i32 {
         let mut status = match run {
             Ok(status) | Err(Flow::Exit(status) | Flow::Return(status)) => status,
@@ -347,7 +347,7 @@ impl<S: System> Shell<S> {
         } else {
             format!("{}: line {}: {message}\n", self.name, self.line)
         };
-        // An error of this cannot be reported any more.
+        // An error of this write cannot be reported.
         let _ = self.write(2, text.as_bytes());
     }
 

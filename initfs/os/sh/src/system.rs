@@ -1,4 +1,4 @@
-//! The few things the shell asks of the system it runs on.
+//! The operations that the shell needs of the system it runs on.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,39 +44,40 @@ pub trait System {
     /// An open file; closed when the last clone is dropped.
     type Fd: Clone;
 
-    /// A descriptor this process was started with.
+    /// Returns a descriptor that this process inherited.
     fn inherited(&mut self, number: u8) -> Option<Self::Fd>;
     /// Opens a file; new files may be read and written by all users as far as the system allows.
     fn open(&mut self, path: &str, mode: OpenMode) -> Result<Self::Fd>;
-    /// A new pipe: the end to read and the end to write.
+    /// Makes a pipe: the end to read from and the end to write to.
     fn pipe(&mut self) -> Result<(Self::Fd, Self::Fd)>;
-    /// Reads what is there, at least one byte; 0 at the end.
+    /// Reads the bytes that are there, at least one; 0 at the end.
     fn read(&mut self, fd: &Self::Fd, buffer: &mut [u8]) -> Result<usize>;
     /// Writes everything.
     fn write(&mut self, fd: &Self::Fd, bytes: &[u8]) -> Result<()>;
-    /// Does a person sit at the other end?
+    /// Whether the descriptor is a terminal.
     fn is_terminal(&self, fd: &Self::Fd) -> bool;
-    /// The same terminal as a file that asks for words to be completed, if it can: reads deliver
-    /// lines, or the text before the cursor and a tab; what is written is inserted there.
+    /// The same terminal as a file that asks for words to be completed, if it can. Reads give
+    /// lines, or the text before the cursor and a tab; written text is inserted at the cursor.
     fn completer(&mut self, fd: &Self::Fd) -> Option<Self::Fd>;
 
     /// Starts a program.
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid>;
-    /// Turns this process into the program; returns only when that fails.
+    /// Replaces this process by the program. It returns only on failure.
     fn replace(&mut self, program: &Program<'_, Self::Fd>) -> Errno;
-    /// The status of a child that ended (0 to 255; 128 + signal when it was killed). With `block`
-    /// waits for the end, without gives `None` while it runs.
+    /// Returns the status of a child that ended (0 to 255; 128 + signal if it was killed). With
+    /// `block` it waits for the end; without, it returns `None` while the child runs.
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>>;
     /// Sends a signal.
     fn kill(&mut self, pid: Pid, signal: u32) -> Result<()>;
-    /// From now on an interrupt from the keyboard ends these processes (none: nothing).
+    /// From now on an interrupt from the keyboard ends these processes; with none, it ends no
+    /// process.
     fn foreground(&mut self, pids: &[Pid]);
-    /// Did the keyboard interrupt while there was no such process? Asked between the rounds of a
-    /// loop; the answer is true once per interrupt.
+    /// Whether the keyboard has interrupted while there was no such process. Loops ask between
+    /// their rounds; the answer is true once for each interrupt.
     fn interrupted(&mut self) -> bool;
     /// Our own process id.
     fn id(&self) -> Pid;
-    /// File of the shell's own program, to start another one.
+    /// Path of the shell's own program, to start another one.
     fn shell(&self) -> String;
 
     /// The current directory.
@@ -88,7 +89,7 @@ pub trait System {
     /// The names in a directory, without `.` and `..`.
     fn names(&self, path: &str) -> Result<Vec<String>>;
 
-    /// Nanoseconds of a clock that only goes forward.
+    /// The time in nanoseconds, by a clock that only goes forward.
     fn now(&self) -> u64;
     /// The text for an error number.
     fn describe(&self, error: Errno) -> String;

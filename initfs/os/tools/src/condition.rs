@@ -29,17 +29,18 @@ pub struct Facts {
     pub modified: u64,
 }
 
-/// Where conditions look.
+/// Access to the facts that conditions ask for.
 pub trait Files {
-    /// The facts about `path`, `None` when it cannot be reached.
+    /// The facts about `path`; `None` if it cannot be reached.
     fn facts(&self, path: &str) -> Option<Facts>;
     /// Is this descriptor a terminal?
     fn is_terminal(&self, fd: u8) -> bool;
 }
 
-/// The value of the expression in `words` (without the program's name and without `]`).
+/// Evaluates the expression in `words` (without the program's name and without `]`).
 pub fn evaluate(words: &[String], files: &dyn Files) -> Result<bool, String> {
-    // With up to three words their number decides, whatever they look like (POSIX).
+    // The number of words decides how up to three of them are read, whatever they look like
+    // (POSIX).
     match words {
         [] => return Ok(false),
         [text] => return Ok(!text.is_empty()),

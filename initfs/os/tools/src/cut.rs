@@ -11,9 +11,9 @@ pub enum Unit {
     Characters,
     /// Fields, between separators; lines without one are left out, or printed whole.
     Fields {
-        /// Between fields.
+        /// The character between fields.
         separator: char,
-        /// Leave lines without it out.
+        /// Whether lines without the separator are left out.
         only: bool,
     },
 }
@@ -23,7 +23,7 @@ pub enum Unit {
 pub struct List(Vec<(usize, usize)>);
 
 impl List {
-    /// Reads `1,3-5,7-,-2`; `None` when it is malformed.
+    /// Parses `1,3-5,7-,-2`; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
         let range = |text: &str| {
@@ -50,7 +50,7 @@ impl List {
     }
 }
 
-/// The parts of a line, which has no line end; `None`: it is left out.
+/// The selected parts of a line, which is given without its end; `None` if the line is left out.
 pub fn line(line: &[u8], list: &List, unit: Unit) -> Option<Vec<u8>> {
     match unit {
         Unit::Bytes => {
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(cut("abcdef", "1,3-4", Unit::Bytes).as_deref(), Some("acd"));
         assert_eq!(cut("aéöz", "2-3", Unit::Characters).as_deref(), Some("éö"));
         let fields = |separator, only| Unit::Fields { separator, only };
-        // The order is the line's.
+        // The parts come in the order of the line.
         assert_eq!(
             cut("a:b:c", "3,1", fields(':', false)).as_deref(),
             Some("a:c")

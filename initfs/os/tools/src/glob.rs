@@ -2,11 +2,12 @@
 
 use alloc::string::String;
 
-/// Does the whole of `text` match? Runs in time pattern × text at worst: after a mismatch only the
-/// last `*` can be extended.
+/// Whether all of `text` matches. Takes at worst time proportional to pattern × text: after a
+/// mismatch only the last `*` can be extended.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (mut pattern_rest, mut text_rest) = (pattern, text);
-    // Where to go on when the part after the last `*` fails: that part, and the text it began at.
+    // Where to continue if the part after the last `*` fails: that part, and the text where it
+    // began.
     let mut retry: Option<(&str, &str)> = None;
     loop {
         if let Some(after) = pattern_rest.strip_prefix('*') {
@@ -38,7 +39,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Does the pattern have a character with a special meaning?
+/// Whether the pattern has a character with a special meaning.
 pub fn is_special(pattern: &str) -> bool {
     let mut characters = pattern.chars();
     while let Some(c) = characters.next() {
@@ -54,7 +55,7 @@ pub fn is_special(pattern: &str) -> bool {
     false
 }
 
-/// A pattern that matches exactly `text`.
+/// Appends a pattern that matches exactly `text`.
 pub fn escape(text: &str, into: &mut String) {
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\' | '!' | '-') {
@@ -80,7 +81,7 @@ impl Element<'_> {
     }
 }
 
-/// The first element of the pattern and what follows it.
+/// The first element of the pattern, and the rest of the pattern.
 fn one(pattern: &str) -> Option<(Element<'_>, &str)> {
     let mut characters = pattern.chars();
     Some(match characters.next()? {
@@ -97,7 +98,7 @@ fn one(pattern: &str) -> Option<(Element<'_>, &str)> {
     })
 }
 
-/// The set that begins after `[`; `None` when it has no end.
+/// The set that begins after `[`, and the rest; `None` if it has no end.
 fn set(pattern: &str) -> Option<(Element<'_>, &str)> {
     let negated = pattern.starts_with(['!', '^']);
     let start = usize::from(negated);

@@ -1,6 +1,7 @@
-//! The name of the machine, as prompts, `hostname` and `uname` have it: `host`, or `card1` for the
-//! card that is node 1. Xeon Phi cards are called `mic0` and so on, one less than their nodes; here
-//! the number is the node's, which is what paths and commands want.
+//! The name of the machine, as prompts, `hostname` and `uname` show it: `host`, or `card1` for the
+//! card that is node 1. Elsewhere Xeon Phi cards are called `mic0` and so on, with numbers one
+//! less than their nodes'; here the number is the node's, which is the one that paths and commands
+//! take.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,7 +9,7 @@ use alloc::string::String;
 /// The table of nodes.
 pub const NODES: &str = "/scheme/scif/nodes";
 
-/// The name, from the table of nodes; `None` when this node is not in it.
+/// The name, from the table of nodes; `None` if this node is not in it.
 pub fn name(nodes: &str) -> Option<String> {
     let mut lines = nodes.lines().map(str::split_whitespace);
     let header = lines.next()?;

@@ -1,7 +1,8 @@
-//! Reading, writing and reporting, the same way in all programs.
+//! Reading, writing and reporting errors, in the same way for all programs.
 //!
-//! Reading takes ECONNRESET as the end of the input: a SCIF connection has no other way to say
-//! that the peer closed it after its last byte, so `cat /scheme/scif/accept/2050` ends well.
+//! Reading takes ECONNRESET as the end of the input: a SCIF connection has no other way to show
+//! that the peer has closed it after its last byte, so `cat /scheme/scif/accept/2050` ends without
+//! an error.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +15,7 @@ use runtime::io::{Read, Write};
 use runtime::process::Command;
 use syscall::error::{ECONNRESET, EISDIR, EPIPE, Error, Result};
 
-/// Bytes moved at once. Buffers of whole pages are handed to a scheme without a copy.
+/// Bytes to move at a time. A scheme gets buffers of whole pages without a copy.
 pub const BLOCK: usize = 64 * 1024;
 const PAGE: usize = 4096;
 
@@ -43,8 +44,8 @@ impl Buffer {
     }
 }
 
-/// Arguments without the program's name. `--help` and `--version` as the first one are answered
-/// here, from the program's [page](manual), and end the program.
+/// Returns the arguments without the program's name. If the first one is `--help` or `--version`,
+/// prints the answer from the program's [page](manual) and ends the program.
 pub fn arguments() -> Vec<String> {
     let words: Vec<String> = runtime::env::args().skip(1).collect();
     let answer = match words.first().map(String::as_str) {
@@ -59,7 +60,7 @@ pub fn arguments() -> Vec<String> {
     runtime::process::exit(status)
 }
 
-/// For programs that take no arguments; the status to exit with when there are some.
+/// Checks that there are no arguments. Returns the exit status if there are some.
 pub fn no_arguments() -> Option<i32> {
     let words = arguments();
     words.first().map(|word| usage(Some(word)))
@@ -70,13 +71,13 @@ fn page() -> &'static manual::Page {
     manual::page(&runtime::env::program_name()).unwrap_or(&manual::UNKNOWN)
 }
 
-/// Is a word an option? A dash alone stands for standard input.
+/// Whether a word is an option. A dash alone stands for standard input.
 pub fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1
 }
 
-/// Reports a wrong command line; gives the status to exit with. `wrong` is the word that is wrong,
-/// `None` when words are missing or too many.
+/// Reports a wrong command line and returns the exit status. `wrong` is the word that is wrong,
+/// `None` if words are missing or there are too many.
 pub fn usage(wrong: Option<&str>) -> i32 {
     let page = page();
     let name = page.name;
@@ -89,7 +90,7 @@ pub fn usage(wrong: Option<&str>) -> i32 {
     2
 }
 
-/// Reports `program: what: error`; gives the status to exit with.
+/// Reports `program: what: error` and returns the exit status.
 pub fn report(program: &str, what: &str, error: Error) -> i32 {
     runtime::eprintln!("{program}: {what}: {error}");
     1
@@ -104,13 +105,13 @@ impl Input {
     /// Opens `path`, or standard input for `-`.
     ///
     /// # Errors
-    /// EISDIR for a directory, else what opening gives.
+    /// EISDIR for a directory; those of opening.
     pub fn open(path: &str) -> Result<Self> {
         if path == "-" {
             return Ok(Input { file: None });
         }
         let file = File::open(path)?;
-        // Not every scheme knows attributes; those that do say what is a directory.
+        // Not every scheme has attributes; those that have them show which files are directories.
         if file.metadata().is_ok_and(|data| data.is_dir()) {
             return Err(Error::new(EISDIR));
         }
@@ -147,7 +148,7 @@ pub fn output(bytes: &[u8]) -> Result<()> {
     runtime::io::stdout().write_all(bytes)
 }
 
-/// Reports that standard output failed. A reader that wants no more is no error worth a message.
+/// Reports that standard output failed. No message is printed if its reader has closed it.
 pub fn output_failed(program: &str, error: Error) -> i32 {
     if error.errno == EPIPE {
         return 1;
@@ -155,17 +156,17 @@ pub fn output_failed(program: &str, error: Error) -> i32 {
     report(program, "standard output", error)
 }
 
-/// Which side of a copy failed.
+/// The side of a copy that failed.
 pub enum CopyError {
     /// Reading.
     Input(Error),
     /// Writing.
     Output(Error),
-    /// Nothing: the rest is not wanted.
+    /// Neither: the rest of the input is not needed.
     Enough,
 }
 
-/// Passes all blocks of the input to `each`, whose error is one of output.
+/// Passes all blocks of the input to `each`. An error of `each` counts as one of output.
 pub fn blocks(
     input: &mut Input,
     buffer: &mut Buffer,
@@ -180,8 +181,8 @@ pub fn blocks(
     }
 }
 
-/// Runs `each` for every path (standard input when there is none), reports errors with the path
-/// and goes on; gives the status to exit with.
+/// Runs `each` for every path (standard input if there is none). Reports errors with the path and
+/// goes on. Returns the exit status.
 pub fn for_each_input(
     program: &str,
     paths: &[String],
@@ -204,8 +205,8 @@ pub fn for_each_input(
     status
 }
 
-/// Runs `each` for every line, without its end, of every path (standard input when there is none),
-/// with the output so far, to which it adds. Gives the status to exit with.
+/// Runs `each` for every line, without its end, of every path (standard input if there is none),
+/// with the output so far, to which it adds. Returns the exit status.
 pub fn for_each_line(
     program: &str,
     paths: &[String],
@@ -239,11 +240,11 @@ pub fn for_each_line(
     })
 }
 
-/// The options of a command line: letters, several in a word, some of which have a value, in the
-/// same word or the next one. They end with the first other word, or with `--`.
+/// The options of a command line: letters, several of which may share a word. Some have a value,
+/// in the same word or the next one. The options end with the first other word, or with `--`.
 pub struct Options<'a> {
     words: &'a [String],
-    /// Letters of the present word that are left.
+    /// The letters of the current word that are left.
     letters: &'a str,
     word: &'a str,
     with_value: &'static str,
@@ -260,7 +261,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The next letter, and its value. A letter without the value that it must have comes as `?`.
+    /// Returns the next letter and its value. A letter without a value that it must have is
+    /// returned as `?`.
     #[allow(clippy::should_implement_trait)] // The rest is asked for behind the last one.
     pub fn next(&mut self) -> Option<(char, Option<&'a str>)> {
         if self.letters.is_empty() {
@@ -321,8 +323,8 @@ pub fn user_name(id: usize) -> String {
     }
 }
 
-/// Clears the screen and runs a program, again and again; gives the status of a run that failed to
-/// begin. An interrupt ends it.
+/// Clears the screen and runs a program, repeatedly, until an interrupt. Returns the status of a
+/// run that failed to begin.
 pub fn repeat(name: &str, program: &[String], pause: core::time::Duration) -> i32 {
     let title = alloc::format!(
         "\x1b[H\x1b[2Jevery {} ms: {}\n\n",
@@ -343,7 +345,7 @@ pub fn repeat(name: &str, program: &[String], pause: core::time::Duration) -> i3
     }
 }
 
-/// Room in the scheme `memory`: total and free bytes.
+/// The sizes of total and free memory in bytes, from the scheme `memory`.
 pub fn memory() -> Result<(u64, u64)> {
     let fd = Fd::open("/scheme/memory/zeroed", libredox::flag::O_CLOEXEC, 0)?;
     let data = libredox::call::fstatvfs(fd.raw())?;

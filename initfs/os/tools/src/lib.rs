@@ -1,8 +1,8 @@
 //! Functions that the small programs share.
 //!
-//! The modules here are pure and tested on the host; [`io`] and [`trees`], only on the target,
-//! read, write and report. The shell uses [`echo`], [`printf`] and [`condition`] for its builtins,
-//! so that a builtin and the program of the same name cannot differ.
+//! Most modules are pure and tested on the host; [`io`] and [`trees`], which exist only on the
+//! target, read, write and report. The shell uses [`echo`], [`printf`] and [`condition`] for its
+//! builtins, so that a builtin and the program of the same name cannot differ.
 #![no_std]
 
 extern crate alloc;

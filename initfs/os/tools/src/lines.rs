@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Collects blocks and gives whole lines.
+/// Collects blocks and splits them into whole lines.
 #[derive(Default)]
 pub struct Lines {
     pending: Vec<u8>,
@@ -14,8 +14,8 @@ impl Lines {
         Self::default()
     }
 
-    /// Takes a block and calls `line` with every line that is complete now, including its end.
-    /// Stops early, dropping the rest, when `line` gives false; says so by returning false.
+    /// Takes a block and calls `line` with every line that is complete now, including its end. If
+    /// `line` returns false, stops, drops the rest and returns false.
     pub fn push(&mut self, block: &[u8], mut line: impl FnMut(&[u8]) -> bool) -> bool {
         let mut rest = block;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

@@ -376,13 +376,13 @@ pub fn page(program: &str) -> Option<&'static Page> {
 }
 
 impl Page {
-    /// How it is called.
+    /// How to call the program.
     pub fn usage(&self) -> String {
         let space = if self.arguments.is_empty() { "" } else { " " };
         format!("{}{space}{}", self.name, self.arguments)
     }
 
-    /// All of it.
+    /// The whole page.
     pub fn text(&self) -> String {
         let mut text = format!("usage: {}\n\n{}\n", self.usage(), self.purpose);
         if !self.details.is_empty() {
@@ -399,7 +399,7 @@ impl Page {
         format!("{} (Skiff) {}\n", self.name, env!("CARGO_PKG_VERSION"))
     }
 
-    /// A line of a list.
+    /// The program's line in a list.
     pub fn line(&self) -> String {
         format!("  {:12} {}\n", self.name, self.purpose)
     }

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 
-/// A count of bytes or blocks: decimal digits and an optional `K`, `M` or `G` (powers of 1024).
-/// `None` for anything else and when the value does not fit.
+/// Parses a count of bytes or blocks: decimal digits and an optional `K`, `M` or `G` (powers of
+/// 1024). `None` for anything else, and if the value does not fit.
 pub fn size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
@@ -18,8 +18,8 @@ pub fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Seconds with an optional fraction (`1`, `0.25`, `.5`), in nanoseconds. Digits beyond the ninth
-/// of the fraction are dropped.
+/// Parses seconds with an optional fraction (`1`, `0.25`, `.5`) and returns nanoseconds. Digits of
+/// the fraction beyond the ninth are dropped.
 pub fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
@@ -46,7 +46,7 @@ pub fn show_seconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }
 
-/// Bytes per second in a unit that reads well: `12.3 MB/s` (powers of 1000, as rates are given).
+/// A rate in a readable unit: `12.3 MB/s` (powers of 1000, as is usual for rates).
 pub fn show_rate(bytes: u64, nanoseconds: u64) -> String {
     let rate = u128::from(bytes) * 1_000_000_000 / u128::from(nanoseconds.max(1));
     let (unit, name) = match rate {

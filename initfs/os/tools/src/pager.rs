@@ -1,4 +1,4 @@
-//! The pager behind `less`: which rows of a text are on the screen, and what each key does to that.
+//! The pager behind `less`: which rows of a text are on the screen, and what each key does.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,18 +11,18 @@ const TAB: usize = 8;
 /// The help that `h` shows in the last row.
 const HELP: &str = "space b: page  d u: half  j k: line  g G: ends  /text n N: search  q: quit";
 
-/// A text whose later lines are read when they are needed.
+/// A text whose later lines are read only when they are needed.
 pub trait Text {
-    /// The next line without its end, `None` behind the last one.
+    /// Returns the next line without its end; `None` after the last one.
     fn next_line(&mut self) -> Option<Vec<u8>>;
 }
 
-/// A key, as far as it means anything here.
+/// A key that has a meaning here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A character, or a control character such as Enter.
     Character(char),
-    /// Arrows and the keys above them.
+    /// One row up.
     Up,
     /// One row down.
     Down,
@@ -36,7 +36,8 @@ pub enum Key {
     End,
 }
 
-/// The keys in what a terminal sends at once; sequences that mean nothing here are left out.
+/// Decodes the keys in bytes that a terminal has sent at once. Sequences without a meaning here
+/// are left out.
 pub fn keys(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let text = String::from_utf8_lossy(bytes);
@@ -70,7 +71,7 @@ pub fn keys(bytes: &[u8]) -> Vec<Key> {
 pub struct Pager<T> {
     text: T,
     name: String,
-    /// The lines read so far, each in the rows that it takes.
+    /// The lines read so far, each divided into the rows that it takes.
     lines: Vec<Vec<String>>,
     is_complete: bool,
     /// The first row on the screen: line, and row of the line.
@@ -80,13 +81,14 @@ pub struct Pager<T> {
     search: Option<Regex>,
     /// The text typed behind `/`.
     typed: Option<String>,
-    /// Said once in the last row.
+    /// A message to show once in the last row.
     message: Option<String>,
     has_ended: bool,
 }
 
 impl<T: Text> Pager<T> {
-    /// At the beginning of a text, on a screen of this size (the last row is the pager's own).
+    /// A pager at the beginning of a text, on a screen of this size; the last row is the pager's
+    /// own.
     pub fn new(text: T, name: &str, rows: usize, columns: usize) -> Self {
         Pager {
             text,
@@ -139,7 +141,7 @@ impl<T: Text> Pager<T> {
         Some((line, self.lines.get(line)?.len() - 1))
     }
 
-    /// Shows the text further down, at most so far that its last row is the last on the screen.
+    /// Moves the view down, at most until the last row of the text is the last on the screen.
     fn down(&mut self, count: usize) {
         let mut bottom = self.top;
         for _ in 1..self.rows {
@@ -200,7 +202,7 @@ impl<T: Text> Pager<T> {
         self.message = Some("not found".into());
     }
 
-    /// Does what a key means.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) {
         self.message = None;
         if let Some(typed) = self.typed.take() {
@@ -227,7 +229,7 @@ impl<T: Text> Pager<T> {
 
     fn press_in_search(&mut self, mut typed: String, key: Key) {
         match key {
-            // Without an expression the former one.
+            // Without an expression the last one is searched for again.
             Key::Character('\r' | '\n') if typed.is_empty() => self.find(true),
             Key::Character('\r' | '\n') => match regex::parse(&typed, regex::Options::default()) {
                 Ok(search) => {
@@ -248,7 +250,7 @@ impl<T: Text> Pager<T> {
         }
     }
 
-    /// The bytes that make the terminal show the whole screen.
+    /// The bytes by which the terminal shows the whole screen.
     pub fn screen(&mut self) -> String {
         let mut screen = String::from("\x1b[H");
         let mut place = Some(self.top);
@@ -276,7 +278,7 @@ impl<T: Text> Pager<T> {
     }
 }
 
-/// A line as it is shown, broken into rows; one at least. Control characters are shown as `^X`.
+/// Divides a line into rows as they are shown, at least one. Control characters are shown as `^X`.
 fn rows(line: &[u8], columns: usize) -> Vec<String> {
     let mut rows = Vec::from([String::new()]);
     let mut used = 0;
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(shown(&mut pager)[3], "not found");
         press(&mut pager, "N");
         assert_eq!(shown(&mut pager)[0], "line 12");
-        // Escape gives a search up, and so does a bad expression.
+        // Escape abandons a search, and so does a bad expression.
         press(&mut pager, "/abc\x1b");
         press(&mut pager, "/\\(\r");
         let rows = shown(&mut pager);

@@ -4,9 +4,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Appends `text` with its escapes (`\n \t \r \a \b \f \v \e \\ \" \' \NNN \xHH`) replaced; unknown
-/// ones stay. With `echo`: octal numbers need a leading 0 as in `\0101`. Returns true after `\c`,
-/// which ends all output.
+/// Appends `text` with its escapes (`\n \t \r \a \b \f \v \e \\ \" \' \NNN \xHH`) replaced.
+/// Unknown ones stay. With `echo`, octal numbers need a leading 0 as in `\0101`. Returns true
+/// after `\c`, which ends all output.
 pub fn escape(text: &str, echo: bool, out: &mut Vec<u8>) -> bool {
     let mut bytes = text.as_bytes();
     while let Some((&byte, rest)) = bytes.split_first() {
@@ -65,8 +65,8 @@ pub fn escape(text: &str, echo: bool, out: &mut Vec<u8>) -> bool {
     false
 }
 
-/// The text `printf` writes. The format is used again while arguments are left. After an error the
-/// text so far is still to be written.
+/// The text that `printf` writes. The format is used again while arguments are left. If there is
+/// an error, the text so far must still be written.
 pub fn text(format: &str, arguments: &[String]) -> (Vec<u8>, Result<(), String>) {
     let mut out = Vec::new();
     let mut arguments = arguments.iter();
@@ -129,16 +129,16 @@ struct Specification {
     space: bool,
     /// `#`: `0x` or `0` before a number.
     alternate: bool,
-    /// Bytes at least; 0 if not given.
+    /// Least number of bytes; 0 if not given.
     width: usize,
-    /// Digits at least, or bytes of a string at most.
+    /// Least number of digits, or most bytes of a string.
     precision: Option<usize>,
     /// The letter.
     kind: char,
 }
 
 impl Specification {
-    /// Takes one from the beginning of `rest`, which stands behind the `%`.
+    /// Parses a conversion at the beginning of `rest`, after its `%`.
     fn read(rest: &mut &str, arguments: &mut Arguments<'_>) -> Result<Self, String> {
         let start = *rest;
         let mut read = Self::default();
@@ -228,7 +228,7 @@ impl Specification {
     }
 }
 
-/// The widest field: more is a mistake, and must not take the memory away.
+/// The widest field. A wider one is a mistake and must not use up the memory.
 const MAX_WIDTH: usize = 4096;
 
 /// Digits, or `*` for the next argument.

@@ -1,7 +1,6 @@
-//! Regular expressions as POSIX has them, basic and extended, for `grep` and `sed`. They are
-//! rewritten for a library that has another syntax; of alternatives that match at the same place
-//! the first wins there, not the longest. What refers back to an earlier part (`\1`) is not
-//! possible.
+//! Regular expressions as POSIX defines them, basic and extended, for `grep` and `sed`. They are
+//! rewritten for a library that has another syntax, where the first of several alternatives that
+//! match wins, not the longest. References back to an earlier part (`\1`) are not supported.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -44,15 +43,15 @@ pub struct Options {
 /// Reads an expression.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// The error, as text for people.
 pub fn parse(text: &str, options: Options) -> Result<Regex, String> {
     parse_any(&[text], options)
 }
 
-/// Reads expressions of which one has to match.
+/// Parses expressions of which at least one has to match.
 ///
 /// # Errors
-/// What is wrong with one of them, for people.
+/// The error in one of them, as text for people.
 pub fn parse_any(texts: &[&str], options: Options) -> Result<Regex, String> {
     let mut sources = Vec::with_capacity(texts.len());
     for text in texts {
@@ -83,9 +82,9 @@ struct Rewriter<'a> {
     rest: core::iter::Peekable<core::str::Chars<'a>>,
     extended: bool,
     out: String,
-    /// Nothing that can be repeated was read since the beginning, a `(` or a `|`.
+    /// Whether nothing that can be repeated was read since the beginning, a `(` or a `|`.
     begins: bool,
-    /// The last thing was a repetition.
+    /// Whether the last element was a repetition.
     repeated: bool,
 }
 
@@ -138,7 +137,7 @@ impl<'a> Rewriter<'a> {
         Ok(self.out)
     }
 
-    /// Is this the end of the expression, a part or an alternative of a basic one?
+    /// Whether this is the end of a basic expression, or of a part or alternative of one.
     fn ends(&self) -> bool {
         let mut rest = self.rest.clone();
         match rest.next() {
@@ -158,7 +157,7 @@ impl<'a> Rewriter<'a> {
         (self.begins, self.repeated) = (false, false);
     }
 
-    /// Expressions that match at a place, and cannot be repeated.
+    /// Adds an expression that matches at a place and cannot be repeated.
     fn anchor(&mut self, text: &str) {
         self.out.push_str(text);
         self.repeated = false;
@@ -167,7 +166,7 @@ impl<'a> Rewriter<'a> {
     fn operator(&mut self, c: char) -> Result<(), String> {
         match c {
             '(' => {
-                // The library's meaning of a question mark here is no part of POSIX.
+                // Here a question mark has a meaning for the library that POSIX does not have.
                 self.out.push('(');
                 (self.begins, self.repeated) = (true, false);
             }
@@ -199,7 +198,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// A set of characters: a backslash in it is itself.
+    /// Rewrites a set of characters, in which a backslash is an ordinary character.
     fn set(&mut self) -> Result<(), String> {
         self.out.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
@@ -213,7 +212,7 @@ impl<'a> Rewriter<'a> {
             match c {
                 ']' if !first => break,
                 '[' if self.rest.peek() == Some(&':') => self.class()?,
-                // Its meaning between two others stays.
+                // Between two others it keeps its meaning.
                 '-' => self.out.push('-'),
                 '[' | ']' | '^' | '\\' | '&' | '~' => {
                     self.out.push('\\');

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::regex::{self, Options, Regex};
 
-/// Where a command applies.
+/// The lines that a command applies to.
 #[derive(Debug)]
 enum Address {
     Line(u64),
@@ -21,7 +21,7 @@ enum Verb {
         replacement: Vec<Piece>,
         global: bool,
         print: bool,
-        /// The match that is replaced, from 1.
+        /// The number of the match to replace, from 1.
         number: usize,
     },
     Translate(Vec<(char, char)>),
@@ -34,7 +34,7 @@ enum Verb {
     Change(String),
 }
 
-/// A part of what a match is replaced by.
+/// A part of a replacement.
 #[derive(Debug)]
 enum Piece {
     Text(String),
@@ -48,11 +48,11 @@ struct Command {
     to: Option<Address>,
     others: bool,
     verb: Verb,
-    /// It is between its two addresses; until this line, if that one is known.
+    /// Whether the line is between its two addresses; up to this line, if the second one is known.
     active: bool,
 }
 
-/// A script, and where it is in the stream.
+/// A script, and its position in the stream.
 #[derive(Debug)]
 pub struct Script {
     commands: Vec<Command>,
@@ -63,17 +63,17 @@ pub struct Script {
 /// The outcome of a line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// To be printed, line ends included.
+    /// Text to print, line ends included.
     pub text: String,
-    /// The rest of the stream does not matter.
+    /// Whether the rest of the stream is not needed.
     pub quit: bool,
 }
 
 impl Script {
-    /// Reads a script. `quiet`: only what is printed by commands is printed.
+    /// Parses a script. With `quiet`, only commands print.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The error, as text for people.
     pub fn parse(text: &str, quiet: bool, options: Options) -> Result<Self, String> {
         let mut parser = Parser {
             rest: text,
@@ -90,7 +90,7 @@ impl Script {
         })
     }
 
-    /// Treats the next line, without its end; `last`: there is none behind it.
+    /// Handles the next line, without its end. `last` says that no line follows.
     pub fn line(&mut self, line: &str, last: bool) -> Answer {
         self.number += 1;
         let mut answer = Answer::default();
@@ -126,7 +126,8 @@ impl Script {
                 Verb::Insert(text) => put(&mut answer.text, text),
                 Verb::Delete => deleted = true,
                 Verb::Change(text) => {
-                    // Of a range the end is changed, and what is before it goes.
+                    // At the end of a range its lines are replaced; before the end they are
+                    // dropped.
                     if !command.active {
                         put(&mut answer.text, text);
                     }
@@ -171,7 +172,7 @@ impl Command {
             }
             (Some(from), Some(to)) => {
                 let begins = meets(from);
-                // An end that is over already leaves one line.
+                // If the end of a range has passed already, the range is one line.
                 let one = matches!(to, Address::Line(line) if *line <= number);
                 self.active = begins && !one && !last;
                 begins
@@ -181,7 +182,7 @@ impl Command {
     }
 }
 
-/// Replaces matches from the `number`th on, or only that one; `None`: there is none.
+/// Replaces matches from the `number`th on, or only that one; `None` if there is none.
 fn substitute(
     text: &str,
     regex: &Regex,
@@ -330,8 +331,8 @@ impl Parser<'_> {
         regex::parse(expression, options)
     }
 
-    /// The text to the delimiter, which is itself behind a backslash. In an expression it is also
-    /// itself within `[…]`.
+    /// Reads text up to the delimiter. After a backslash the delimiter is part of the text; in an
+    /// expression it is that within `[…]`, too.
     fn until(&mut self, delimiter: char, is_text: bool) -> Result<String, String> {
         let mut out = String::new();
         let mut in_set = false;

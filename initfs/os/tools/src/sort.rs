@@ -8,14 +8,14 @@ use core::cmp::Ordering;
 pub struct Comparison {
     /// By the number at the beginning.
     pub numeric: bool,
-    /// The other way round.
+    /// In reverse order.
     pub reverse: bool,
     /// Upper and lower case are the same.
     pub fold: bool,
 }
 
 impl Comparison {
-    /// Sets what a letter means; false: nothing.
+    /// Sets the option of a letter. Returns false if there is none.
     pub fn set(&mut self, letter: char) -> bool {
         match letter {
             'n' => self.numeric = true,
@@ -34,12 +34,12 @@ pub struct Key {
     first: usize,
     /// Last field, included.
     last: usize,
-    /// Its own comparison; none: that of all.
+    /// Its own comparison; `None` for the comparison of all keys.
     comparison: Option<Comparison>,
 }
 
 impl Key {
-    /// Reads `2`, `2,3`, `2n`, `2,2nr`; `None` when it is malformed.
+    /// Parses `2`, `2,3`, `2n`, `2,2nr`; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut comparison = Comparison::default();
         let mut part = |text: &str| {
@@ -68,11 +68,11 @@ impl Key {
 pub struct Sorting {
     /// The comparison of all keys without one of their own.
     pub comparison: Comparison,
-    /// Between fields; none: where blanks begin.
+    /// The separator of fields; `None` if they begin where blanks begin.
     pub separator: Option<u8>,
-    /// The keys, the first one first; none: whole lines.
+    /// The keys, most significant first; none for whole lines.
     pub keys: Vec<Key>,
-    /// Of equal lines the first one only.
+    /// Whether only the first of equal lines is kept.
     pub unique: bool,
 }
 
@@ -85,7 +85,7 @@ impl Sorting {
             return;
         }
         lines.sort_by(|a, b| {
-            // Where the keys are the same, all of the line decides.
+            // If the keys are equal, the whole line decides.
             let whole = if self.comparison.reverse {
                 b.cmp(a)
             } else {
@@ -168,7 +168,7 @@ fn number(text: &[u8]) -> (bool, &[u8], &[u8]) {
     (negative && !zero, whole, fraction)
 }
 
-/// By value, of any length; what is no number counts as 0.
+/// Compares numbers of any length by value. Text that is no number counts as 0.
 fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
     let (a_negative, a, a_fraction) = number(a);
     let (b_negative, b, b_fraction) = number(b);

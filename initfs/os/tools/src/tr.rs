@@ -10,7 +10,7 @@ pub struct Translation {
     to: Vec<char>,
     complement: bool,
     delete: bool,
-    /// Of these several in a row become one.
+    /// The characters of which several in a row become one.
     squeezed: Option<Vec<char>>,
     last: Option<char>,
 }
@@ -19,7 +19,7 @@ impl Translation {
     /// A translation by the options `-c`, `-d`, `-s` and the sets.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The error, as text for people.
     pub fn new(
         complement: bool,
         delete: bool,
@@ -73,7 +73,7 @@ impl Translation {
                 None => c,
             };
             let squeezes = match &self.squeezed {
-                // With -c alone it is the others that are squeezed.
+                // With -c alone the other characters are squeezed.
                 Some(set) => {
                     set.contains(&c) != (self.complement && self.to.is_empty() && !self.delete)
                 }
@@ -118,7 +118,7 @@ fn set(text: &str) -> Option<Vec<char>> {
     Some(members)
 }
 
-/// A character, perhaps written with a backslash, and what follows.
+/// A character, which may be written with a backslash, and the rest of the text.
 fn member(text: &str) -> Option<(char, &str)> {
     let mut characters = text.chars();
     let first = characters.next()?;

@@ -1,4 +1,4 @@
-//! Files and directories as a whole: copying, and removing directories with what is in them.
+//! Copies files and directories, and removes directories with their contents.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,10 +11,10 @@ use syscall::error::{EEXIST, EINVAL, EISDIR, ELOOP};
 
 use crate::io::{self, Buffer, CopyError, Input};
 
-/// Deeper directories are not looked into: every level is a call.
+/// Greatest depth of directories that are entered; every level is a nested call.
 const MAX_DEPTH: u32 = 100;
 
-/// The name under which a file goes into the directory `target`.
+/// The path of a file that goes into the directory `target` under its own name.
 pub fn inside(target: &str, source: &str) -> String {
     let name = source.trim_end_matches('/').rsplit('/').next();
     format!(
@@ -52,7 +52,8 @@ fn copy_at(
     if depth >= MAX_DEPTH {
         return Err(input(ELOOP));
     }
-    // All names first: what is copied into the directory itself would be found as well.
+    // All names are read first; otherwise files that are copied into the directory itself would be
+    // found, too.
     let names = names(source).map_err(CopyError::Input)?;
     if !fs::metadata(target).is_ok_and(|data| data.is_dir()) {
         fs::create_dir(target).map_err(CopyError::Output)?;
@@ -87,7 +88,7 @@ fn copy_file(
     io::blocks(&mut input, buffer, |block| output.write_all(block))
 }
 
-/// Whether a path names this file or directory, as far as its scheme numbers them.
+/// Whether a path names this file or directory, if its scheme numbers them.
 fn is_same(data: Option<&Metadata>, path: &str) -> bool {
     let identity = |data: &Metadata| (data.stat().st_dev, data.stat().st_ino);
     let other = fs::metadata(path).ok();
@@ -107,7 +108,7 @@ fn remove_at(path: &str, depth: u32) -> Result<()> {
     if depth >= MAX_DEPTH {
         return Err(Error::new(ELOOP));
     }
-    // All names first: removing while listing would shift what is still to come.
+    // All names are read first, because removing while listing would shift the remaining entries.
     for name in names(path)? {
         remove_at(&format!("{path}/{name}"), depth + 1)?;
     }

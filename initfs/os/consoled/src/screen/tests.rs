@@ -1,4 +1,4 @@
-//! The screen against what is painted.
+//! Tests that the painted cells match the screen.
 
 use super::*;
 use alloc::format;
@@ -7,7 +7,7 @@ use alloc::string::String;
 const COLUMNS: usize = 20;
 const ROWS: usize = 4;
 
-/// A screen and what it painted.
+/// A screen, and the cells that it has painted.
 struct Picture {
     screen: Screen,
     cells: Vec<Vec<Cell>>,
@@ -18,7 +18,7 @@ impl Picture {
     fn new() -> Self {
         let mut screen = Screen::new(COLUMNS, ROWS);
         let mut painted = 0;
-        // At first everything is painted, as nothing is known.
+        // At first all cells are painted, since none is known.
         screen.paint(|_, _, _| painted += 1);
         assert_eq!(painted, COLUMNS * ROWS);
         Picture {
@@ -69,7 +69,7 @@ fn lines_scroll_and_wrap() {
     picture.write("four\nfive");
     assert_eq!(picture.text(), ["two", "three", "four", "five"]);
     picture.write("\n0123456789012345678X");
-    // The cursor waits on the last column: a line that is exactly full takes one row.
+    // The cursor waits on the last column, so a line that is exactly full takes one row.
     assert_eq!(picture.text()[3], "0123456789012345678X");
     assert_eq!(picture.cursor(), (19, 3));
     picture.write("\nnext");
@@ -85,7 +85,7 @@ fn only_what_changed_is_painted() {
     assert_eq!(picture.write("").painted, 0);
     assert_eq!(picture.write("\rab").painted, 0);
     assert_eq!(picture.write("\rac").painted, 1);
-    // Scrolling equal rows paints nothing but the cursor's way.
+    // Scrolling equal rows paints only the cells where the cursor was and is.
     picture.write("\x1b[H\x1b[2Jx\nx\nx\nx");
     assert_eq!(picture.write("\n").painted, 2);
 }
@@ -139,7 +139,7 @@ fn any_bytes_keep_the_cursor_inside() {
         picture.write("");
         picture.cursor();
     }
-    // The painted cells are the wanted ones.
+    // The painted cells are the screen's cells.
     for (row, cells) in picture.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             assert_eq!(cell.letter, picture.screen.wanted[row][column].letter);

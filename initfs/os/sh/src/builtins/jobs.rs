@@ -24,7 +24,7 @@ impl<S: System> Shell<S> {
         self.write(1, out.as_bytes()).map(|()| 0)
     }
 
-    /// Says which jobs ended, for an interactive shell before its prompt.
+    /// Prints which jobs have ended, for an interactive shell before its prompt.
     pub(crate) fn report_jobs(&mut self) {
         self.reap();
         let mut out = String::new();
@@ -38,7 +38,7 @@ impl<S: System> Shell<S> {
             }
         }
         self.jobs.retain(|job| job.status().is_none());
-        // The terminal may be gone; the next read finds out.
+        // If the terminal has gone, the next read finds out.
         let _ = self.write(2, out.as_bytes());
     }
 
@@ -82,7 +82,7 @@ impl<S: System> Shell<S> {
             }
         };
         let text = format!("{}\n", self.jobs[index].text);
-        // The terminal may be gone; the next read finds out.
+        // If the terminal has gone, the next read finds out.
         let _ = self.write(2, text.as_bytes());
         match self.wait_job(index) {
             INTERRUPTED if self.interactive => Err(Flow::Interrupt),
@@ -100,7 +100,7 @@ impl<S: System> Shell<S> {
         for word in rest {
             status = match self.find_job(word)? {
                 Some(index) => self.wait_job(index),
-                // Not a child of ours, or waited for already.
+                // The process is no child of this shell, or was waited for already.
                 None => 127,
             };
         }

@@ -82,8 +82,8 @@ impl<S: System> Shell<S> {
         Ok(0)
     }
 
-    /// Reads one line without its end; `None` at the end of the input. Byte by byte, because what
-    /// follows the line belongs to other readers of the same file.
+    /// Reads one line without its end; `None` at the end of the input. It reads byte by byte,
+    /// because the bytes after the line belong to other readers of the same file.
     pub(crate) fn read_line(&mut self) -> Result<Option<Vec<u8>>, String> {
         let file = match &self.descriptors[0] {
             Some(Handle::File(file)) => file.clone(),

@@ -12,8 +12,8 @@ use crate::ast::{
 };
 
 impl Parser<'_> {
-    /// Commands up to a closing word or operator. `lines`: line ends separate commands;
-    /// without, the first one ends the list.
+    /// Parses commands up to a closing word or operator. With `lines`, line ends separate
+    /// commands; without, the first line end ends the list.
     pub(super) fn list(&mut self, lines: bool) -> Result<List> {
         let mut list = List::default();
         loop {
@@ -52,7 +52,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A list that must not be empty, closed by one of the words in `ends`; gives that word.
+    /// Parses a list that must not be empty, closed by one of the words in `ends`. Returns that
+    /// word.
     pub(super) fn block(
         &mut self,
         opener: &str,

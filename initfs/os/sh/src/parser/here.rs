@@ -1,4 +1,4 @@
-//! Here-documents: their text stands after the line that asks for it.
+//! Here-documents. Their text stands after the line that asks for it.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -9,12 +9,12 @@ use super::words::Parts;
 use super::{NULL_PATH, Parser, Result, SyntaxError, Token};
 use crate::ast::{Command, CommandKind, List, OpenMode, Part, Target, Word};
 
-/// Where a here-document's text goes once its lines were read.
+/// The cell for a here-document's text, filled once its lines have been read.
 pub(super) type Body = Rc<RefCell<Option<Word>>>;
 
 pub(super) struct PendingHere {
     delimiter: String,
-    /// The delimiter was quoted: no expansions.
+    /// Whether the delimiter was quoted, which disables expansion.
     literal: bool,
     strip_tabs: bool,
     body: Body,
@@ -66,7 +66,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parameters and commands in a here-document; quotes are text there.
+    /// Parses parameters and commands in a here-document; quotes are text there.
     pub(super) fn here_text(&self, text: &str, line: u32) -> Result<Word> {
         let mut inner = Parser::new(text, line);
         inner.depth = self.depth;
@@ -103,8 +103,8 @@ impl Parser<'_> {
         Ok(parts.finish())
     }
 
-    /// Puts the texts that were read into the redirections that wait for them. They are found by
-    /// the placeholder number `here_redirect` left in the tree.
+    /// Puts the texts that were read into the redirections that wait for them, which are found by
+    /// the placeholder number that `here_redirect` has left in the tree.
     pub(super) fn fill_here_documents(&mut self, mut list: List) -> List {
         let bodies = core::mem::take(&mut self.bodies);
         if !bodies.is_empty() {
@@ -164,7 +164,8 @@ fn fill_command(command: &mut Command, bodies: &[Body]) {
         let Target::HereString(word) = &redirect.target else {
             continue;
         };
-        // A line end never stands in an unquoted literal of the source: only placeholders have one.
+        // An unquoted literal of the source never contains a line end, so only placeholders have
+        // one.
         let number = word.bare().and_then(|text| text.strip_prefix('\n'));
         let Some(number) = number.and_then(|text| text.parse::<usize>().ok()) else {
             continue;

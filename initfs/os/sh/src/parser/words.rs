@@ -1,4 +1,4 @@
-//! Taking words apart while they are read.
+//! Divides words into their parts while they are read.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::{Parser, Result, SyntaxError};
 use crate::ast::{List, Operation, Part, Word};
 
-/// Which characters end the current stretch of a word.
+/// The kind of text that is read, which decides which characters end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     /// A plain word.
@@ -105,7 +105,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Something that begins with `$` or a back quote.
+    /// Parses an expansion that begins with `$` or a back quote.
     pub(super) fn substitution(&mut self, parts: &mut Parts, quoted: bool) -> Result<()> {
         let line = self.line;
         if self.eat("`") {
@@ -141,7 +141,7 @@ impl Parser<'_> {
             _ => 0,
         };
         if length == 0 {
-            // A lone dollar sign is text; as quoted text it cannot meet what follows.
+            // A lone dollar sign is text. As quoted text it cannot combine with what follows.
             parts.quoted('$');
         } else {
             self.position += length;
@@ -155,7 +155,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The commands of `$(…)`, read by a parser of their own that starts here.
+    /// Parses the commands of `$(…)` by a parser of their own that starts here.
     pub(super) fn command_substitution(&mut self, start: u32) -> Result<List> {
         let mut inner = Parser::new(self.text, self.line);
         inner.position = self.position;
@@ -221,7 +221,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `((…))` after the dollar sign; `None` when the parentheses do not close as a pair.
+    /// Parses `((…))` after the dollar sign; `None` if the parentheses do not close as a pair.
     pub(super) fn arithmetic(&mut self) -> Result<Option<Word>> {
         let start = self.line;
         self.position += 2;
@@ -248,7 +248,7 @@ impl Parser<'_> {
                 Some('$' | '`') => {
                     self.nested(|parser| parser.substitution(&mut parts, true))?;
                 }
-                // Quotes mean nothing in an expression.
+                // Quotes have no meaning in an expression.
                 Some('"') => {
                     self.next_char();
                 }
@@ -264,7 +264,7 @@ impl Parser<'_> {
         }
     }
 
-    /// After `${`.
+    /// Parses an expansion after `${`.
     pub(super) fn braces(&mut self, quoted: bool, start: u32) -> Result<Part> {
         let bad = |parser: &Self| {
             let shown: String = parser
@@ -373,7 +373,7 @@ impl Parts {
         }
     }
 
-    /// Marks that something is quoted here, be it empty.
+    /// Marks that there is quoted text here, even if it is empty.
     pub(super) fn quote(&mut self) {
         if !matches!(self.0.last(), Some(Part::Quoted(_))) {
             self.0.push(Part::Quoted(String::new()));
@@ -384,7 +384,7 @@ impl Parts {
         self.0.push(part);
     }
 
-    /// The word. An empty quoted text is dropped where a quoted expansion stands beside it: that
+    /// Returns the word. Empty quoted text beside a quoted expansion is dropped: the expansion
     /// already makes the word exist, and `"$@"` must be able to vanish.
     pub(super) fn finish(self) -> Word {
         let mut parts = self.0;

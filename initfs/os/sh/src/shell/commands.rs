@@ -59,7 +59,7 @@ impl<S: System> Shell<S> {
                 Ok(1)
             }
         };
-        // Only these: `{ exec 3<file; } 2>errors` keeps descriptor 3.
+        // Only these descriptors are restored: `{ exec 3<file; } 2>errors` keeps descriptor 3.
         for redirect in redirects {
             let number = usize::from(redirect.fd);
             self.descriptors[number] = saved[number].clone();
@@ -67,7 +67,7 @@ impl<S: System> Shell<S> {
         result
     }
 
-    /// Applies redirections to our own descriptors.
+    /// Applies redirections to this shell's own descriptors.
     pub(crate) fn redirect(&mut self, redirects: &[Redirect]) -> Result<(), String> {
         for redirect in redirects {
             let handle = match &redirect.target {
@@ -146,7 +146,7 @@ impl<S: System> Shell<S> {
         };
         self.line = command.line;
         self.substituted = None;
-        // A program whose file has to be opened where an interrupt can reach it.
+        // The file of the program has to be opened where an interrupt can reach it.
         if matches!(self.plan(command, false), Plan::Shell) {
             return self.pipeline(core::slice::from_ref(command), None);
         }
@@ -157,7 +157,8 @@ impl<S: System> Shell<S> {
         let mut values = Vec::new();
         for Assignment { name, value } in assignments {
             match expand::text(value, self) {
-                // Without a command each one is set at once: the next may use it.
+                // Without a command each assignment is made at once, since the next one may use
+                // it.
                 Ok(value) if arguments.is_empty() => {
                     if let Err(message) = self.set(name, value.clone()) {
                         return self.expansion_failed(&message);
@@ -174,7 +175,7 @@ impl<S: System> Shell<S> {
             return self.with_redirects(&command.redirects, |_| Ok(status));
         };
         if name == "exec" && arguments.len() == 1 {
-            // The redirections stay.
+            // The redirections remain in effect.
             return match self.redirect(&command.redirects) {
                 Ok(()) => Ok(0),
                 Err(message) => {
@@ -204,7 +205,7 @@ impl<S: System> Shell<S> {
         self.run_or_become(arguments, extra, replace)
     }
 
-    /// Runs a program in the foreground, or with `replace` becomes it where that is possible.
+    /// Runs a program in the foreground, or with `replace` becomes it if that is possible.
     pub(crate) fn run_or_become(
         &mut self,
         arguments: &[String],
@@ -242,7 +243,7 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Runs with variables that have these values only meanwhile.
+    /// Runs `run` with variables that have these values only during the call.
     pub(super) fn with_variables(
         &mut self,
         values: Vec<(String, String)>,
@@ -356,7 +357,7 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Runs a loop: `once` gives the status of one round, or `None` at the end.
+    /// Runs a loop. `once` returns the status of one round, or `None` at the end.
     pub(super) fn repeat(
         &mut self,
         mut once: impl FnMut(&mut Self) -> Result<Option<i32>, Flow>,

@@ -12,9 +12,9 @@ use crate::ast::RESERVED;
 use crate::complete::{self, Names};
 use crate::system::System;
 
-/// Lines that are remembered.
+/// Number of lines that are remembered.
 const HISTORY: usize = 500;
-/// Names that are shown to choose from.
+/// Most names that are shown to choose from.
 const MAX_CHOICES: usize = 200;
 /// Columns of a list of names.
 const WIDTH: usize = 79;
@@ -58,11 +58,11 @@ impl<S: System> Shell<S> {
                     let text = String::from_utf8_lossy(&line).into_owned();
                     line.clear();
                     let completion = complete::complete(&text, self);
-                    // The terminal may be gone; the next read finds out.
+                    // If the terminal has gone, the next read finds out.
                     let _ = self.write(2, list(&completion.choices).as_bytes());
                     let _ = self.system.write(&completer, completion.insert.as_bytes());
                 }
-                // The line goes on.
+                // The line continues.
                 Some(byte) => line.push(byte),
                 None => {}
             }

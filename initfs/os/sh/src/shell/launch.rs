@@ -1,4 +1,4 @@
-//! Starting programs and further shells, and collecting their output.
+//! Starts programs and further shells, and collects their output.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -15,7 +15,7 @@ use crate::ast::{Assignment, Command, CommandKind, OpenMode, quote};
 use crate::expand;
 use crate::system::{EACCES, EISDIR, ENOENT, ENOEXEC, Errno, Pid, Program, System};
 
-/// A pipe whose output belongs into a buffer.
+/// A pipe whose output goes into a buffer.
 pub(super) struct Drain<F> {
     reader: F,
     writer: Option<F>,
@@ -23,8 +23,8 @@ pub(super) struct Drain<F> {
 }
 
 impl<S: System> Shell<S> {
-    /// Starts a simple command as a program, with these descriptors under its redirections. The
-    /// error is its status; the message was written.
+    /// Starts a simple command as a program, with these descriptors below its redirections. The
+    /// error is its status; the message has been printed.
     pub(super) fn start_command(
         &mut self,
         command: &Command,
@@ -57,7 +57,7 @@ impl<S: System> Shell<S> {
         result
     }
 
-    /// Starts the program that `arguments` name. The error: status and message.
+    /// Starts the program that `arguments` name. The error has status and message.
     pub(super) fn start(
         &mut self,
         arguments: &[String],
@@ -174,7 +174,7 @@ impl<S: System> Shell<S> {
         environment.into_iter().collect()
     }
 
-    /// The first `count` descriptors as files; captured output gets a pipe.
+    /// The first `count` descriptors as files. Captured output gets a pipe.
     pub(super) fn child_descriptors(
         &mut self,
         descriptors: &Descriptors<S::Fd>,
@@ -209,8 +209,8 @@ impl<S: System> Shell<S> {
         Ok(open)
     }
 
-    /// Reads captured output to its end. One pipe after the other: two exist only where a capture
-    /// within a capture sends standard error to the outer one, and then the inner one ends first.
+    /// Reads captured output to its end, one pipe after the other. There are two only if a capture
+    /// within a capture sends standard error to the outer one; then the inner one ends first.
     pub(super) fn drain(&mut self, mut drains: Vec<Drain<S::Fd>>) {
         for drain in &mut drains {
             drain.writer = None;
@@ -231,7 +231,7 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// The file a command name stands for.
+    /// Finds the file for the name of a command.
     pub(crate) fn find_program(&self, name: &str) -> Result<String, Errno> {
         let usable = |path: &str| match self.system.facts(path) {
             None => Err(ENOENT),
@@ -260,7 +260,7 @@ impl<S: System> Shell<S> {
         Err(ENOENT)
     }
 
-    /// `None` for a program; for a script the shell (or what its `#!` line names) and an option.
+    /// `None` for a program; for a script the shell, or what its `#!` line names, and an option.
     pub(super) fn interpreter(
         &mut self,
         path: &str,

@@ -1,10 +1,10 @@
 //! `dd [if=file] [of=file] [bs=size] [count=blocks] [skip=blocks] [pause=seconds]`: copies in
 //! blocks of a chosen size.
 //!
-//! Each block is one `read` and one `write` call as far as the files allow: what is read is written
-//! as it is, be it shorter. `bs` may be any number (1, 7, 4097, 64K); with `fullblock=1` short
-//! reads are filled up first. `pause` waits after every block, for a slow reader or writer. A line
-//! on standard error tells bytes, time and rate; `status=none` leaves it out.
+//! Each block is one `read` and one `write` call as far as the files allow: a short read is
+//! written as it is. `bs` may be any number (1, 7, 4097, 64K); with `fullblock=1` short reads are
+//! filled up first. `pause` waits after every block, for a slow reader or writer. A line on
+//! standard error shows bytes, time and rate; `status=none` leaves it out.
 #![no_std]
 #![no_main]
 
@@ -33,7 +33,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Takes one `key=value`; `None` when it is none of ours.
+    /// Sets one `key=value`; `None` if the key is unknown.
     fn set(&mut self, argument: &'a str) -> Option<()> {
         let (key, value) = argument.split_once('=')?;
         match key {

@@ -87,7 +87,7 @@ fn main() -> i32 {
 impl Search {
     fn visit(&mut self, path: &str, depth: usize) {
         let data = fs::metadata(path);
-        // A file that does not tell its attributes may still be a directory.
+        // A file whose scheme has no attributes may still be a directory.
         let listed = match &data {
             Ok(data) if !data.is_dir() => None,
             _ => Some(fs::read_dir(path)),

@@ -33,7 +33,7 @@ fn main() -> i32 {
         Ok(input) => input,
         Err(error) => return io::report("less", path, error),
     };
-    // Whatever is not the console gets the text as it is.
+    // If standard output is not the console, it gets the text unchanged.
     let Ok(keyboard) = fd::dup(STANDARD_OUTPUT, b"raw").map(Fd::new) else {
         return copy(path, &mut input);
     };

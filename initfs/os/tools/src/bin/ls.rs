@@ -60,7 +60,7 @@ fn main() -> i32 {
 }
 
 fn list(path: &str, title: bool, options: &Options, out: &mut String) -> runtime::Result<()> {
-    // A file that does not tell its attributes may still be a directory.
+    // A file whose scheme has no attributes may still be a directory.
     let data = fs::metadata(path);
     if let Ok(data) = &data
         && !data.is_dir()
@@ -105,7 +105,7 @@ fn line(
         return;
     }
     let Some(data) = data else {
-        // A scheme whose file cannot be looked at: the listing itself tells its kind at least.
+        // If the file has no attributes, the listing still shows its kind.
         let kind = if entry.is_some_and(DirEntry::is_dir) {
             'd'
         } else {

@@ -1,5 +1,5 @@
-//! `mv`: renames files and directories; the target may be a directory. To another file system they
-//! are copied, and removed when all is there.
+//! `mv`: renames files and directories; the target may be a directory. Across file systems it
+//! copies them, and removes the source once everything is there.
 #![no_std]
 #![no_main]
 

@@ -38,7 +38,7 @@ fn main() -> i32 {
         .map_err(CopyError::Input)
         .and_then(|mut input| {
             io::blocks(&mut input, &mut buffer, |block| {
-                // A file that fails is left out from there on.
+                // A file that fails gets no further blocks.
                 files.retain_mut(|(path, file)| match file.write_all(block) {
                     Ok(()) => true,
                     Err(error) => {
