@@ -9,10 +9,10 @@ use harness::base::workspace;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where everything is built, in the program's directory.
+/// Directory of the build, in the program's directory.
 const PLACE: &str = "target/skiff";
 
-/// The command.
+/// Runs the command.
 pub fn command(settings: &Settings) -> Result<()> {
     let files = build(&settings.app()?)?;
     println!("{}", files.display());
@@ -20,8 +20,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs of a package; returns a directory that has them in `bin`, as FILES= takes
-/// it.
+/// Builds the programs of a package. Returns a directory that has them in `bin`, in the form that
+/// FILES= takes.
 pub fn build(package: &Path) -> Result<PathBuf> {
     packages::ensure(&toolchain::packages())?;
     let toolchain = toolchain::find()?;
@@ -31,7 +31,7 @@ pub fn build(package: &Path) -> Result<PathBuf> {
     let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
     cargo
         .env("CARGO_TARGET_DIR", &place)
-        // Settings that programs of the image have by the project's own profile.
+        // The project's own profile gives these settings to the programs of the image.
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         .env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")
         .arg("--manifest-path")
@@ -48,8 +48,8 @@ pub fn build(package: &Path) -> Result<PathBuf> {
     Ok(files)
 }
 
-/// Has a package without a lock file begin with the versions of the project's dependencies, which
-/// are known to build for the image.
+/// Gives a package without a lock file the versions of the project's dependencies, which are known
+/// to build for the image.
 fn keep_versions(package: &Path) -> Result<()> {
     let lock = package.join("Cargo.lock");
     if lock.exists() {
@@ -60,7 +60,8 @@ fn keep_versions(package: &Path) -> Result<()> {
         .context(|| format!("write {}", lock.display()))
 }
 
-/// Cargo's output for other programs; its output for people goes to the terminal.
+/// Runs cargo and returns its output for other programs; its messages for people go to the
+/// terminal.
 fn output_of(cargo: &mut Command) -> Result<String> {
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.context(|| "start cargo".to_string())?;
@@ -70,7 +71,7 @@ fn output_of(cargo: &mut Command) -> Result<String> {
     }
 }
 
-/// The programs that cargo reports as built.
+/// The files of the programs that cargo reports as built.
 fn executables(messages: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -79,7 +80,7 @@ fn executables(messages: &str) -> Vec<PathBuf> {
     messages.lines().filter_map(of_line).collect()
 }
 
-/// Puts programs into a directory, in place of what an earlier build put there.
+/// Puts programs into a directory, in place of those of an earlier build.
 fn lay_out(programs: &[PathBuf], directory: &Path) -> Result<()> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(executables(messages), [PathBuf::from("/a/release/hello")]);
     }
 
-    /// The packages that docs/rust.md tells its readers to name are there.
+    /// The packages that docs/rust.md names exist.
     #[test]
     fn the_page_names_packages_where_they_are() {
         let page = std::fs::read_to_string(workspace::root().join("docs/rust.md")).unwrap();

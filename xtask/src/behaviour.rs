@@ -6,7 +6,7 @@ use harness::base::cargo;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 
-/// The pages, and the tests that compare them, which write them in the mode for that.
+/// The pages, and the tests that compare them and write them if `SKIFF_REWRITE` is set.
 const PAGES: [(&str, [&str; 5]); 3] = [
     (
         "docs/behaviour.md docs/st-behaviour.md docs/verbs-behaviour.md",
@@ -40,7 +40,7 @@ const PAGES: [(&str, [&str; 5]); 3] = [
     ),
 ];
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     for (pages, test) in PAGES {
         let mut command = cargo::in_project();
@@ -48,7 +48,7 @@ pub fn command(_settings: &Settings) -> Result<()> {
         command.env("SKIFF_REWRITE", "1");
         let output = command.output().context(|| "start cargo".to_string())?;
         if !output.status.success() {
-            // Cargo speaks on one, the test on the other.
+            // Cargo writes to one of them, the test to the other.
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
             eprint!("{}", String::from_utf8_lossy(&output.stdout));
             return Err(format!("{pages} not written: the reason is above").into());

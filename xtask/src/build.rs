@@ -1,6 +1,6 @@
 //! `build`: compiles kernel and programs and packs them into the initfs.
 //!
-//! Cargo decides what is out of date; packing takes milliseconds and is always done.
+//! Cargo decides what is out of date. Packing takes milliseconds and is always done.
 
 use crate::config::{self, Image};
 use crate::elf;
@@ -15,10 +15,10 @@ use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
 use std::path::{Path, PathBuf};
 
-/// The cost of the first build, printed for the person who waits for it.
+/// The duration and size of the first build, for the person who waits for it.
 const FIRST_TIME: &str = "three to seven on two free processors, and 1 GB below target/";
 
-/// Kernel and files of the image, in memory, before a run adds its own.
+/// The kernel and the files of an image, in memory, before a run adds its own.
 pub struct Parts {
     /// The kernel's ELF file.
     pub kernel: PathBuf,
@@ -26,7 +26,7 @@ pub struct Parts {
     tree: Tree,
 }
 
-/// The command.
+/// Runs the command.
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build(&Contents::product(settings.purpose()?))?;
     let overlay = settings.files()?;
@@ -42,7 +42,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The Debian packages that building it takes.
+/// The Debian packages that building these contents needs.
 pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let mut wanted = toolchain::packages();
     let image = config::image()?;
@@ -76,8 +76,8 @@ fn std_package(image: &Image) -> PathBuf {
     workspace::root().join(&image.test_std_programs)
 }
 
-/// Builds the programs with Rust's standard library by themselves, with the SDK that an image of C
-/// programs was built with.
+/// Builds the programs with Rust's standard library alone, with the SDK of the last image with C
+/// programs.
 pub fn std_tests() -> Result<()> {
     let package = std_package(&config::image()?);
     let programs = sdk::std_programs(&package)?;
@@ -86,7 +86,7 @@ pub fn std_tests() -> Result<()> {
     Ok(())
 }
 
-/// Compiles what goes into an image, and reads it.
+/// Compiles the contents of an image and reads the results.
 pub fn build(contents: &Contents) -> Result<Parts> {
     let image = config::image()?;
     packages::ensure(&packages(contents)?)?;
@@ -115,7 +115,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     let takes_sdk = !(c_programs.is_empty() && std_programs.is_empty());
     let mut programs = [in_image.as_slice(), &others].concat();
     if takes_sdk {
-        // In the same call: most of what it takes is built for the others anyway.
+        // In the same call, because most of its dependencies are built for the others anyway.
         programs.push(sdk::PACKAGE.to_string());
     }
     compile(&toolchain, contents.purpose, &image, &programs)?;
@@ -151,7 +151,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     }
     let kernel = built(Target::Kernel, &image.kernel);
     let bytes = read_built(&kernel)?;
-    // What is booted, beside what a debugger is given.
+    // The kernel that is booted has no symbols; the other file is for debuggers.
     let kernel = kernel.with_extension("boot");
     std::fs::write(&kernel, &bytes).context(|| format!("write {}", kernel.display()))?;
     tree.insert("boot/kernel", bytes, 0o644)?;
@@ -171,7 +171,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
 }
 
 impl Parts {
-    /// Packs the image with what a run adds.
+    /// Packs the image with the files that a run adds.
     pub fn pack(&self, additions: &Additions<'_>) -> Result<Vec<u8>> {
         let mut tree = self.tree.clone();
         if let Some(directory) = additions.overlay {
@@ -195,7 +195,7 @@ impl Parts {
     }
 }
 
-/// Reads an executable, without its symbols, that must be the same wherever it is built.
+/// Reads an executable, which must be the same wherever it is built, without its symbols.
 fn read_built(path: &Path) -> Result<Vec<u8>> {
     let bytes = read(path)?;
     if let Some(place) = workspace::place_in(&bytes) {
@@ -209,8 +209,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).context(|| format!("read {}", path.display()))
 }
 
-/// Compiles the kernel and packages of programs, side by side: each takes a while in which it has
-/// work for one processor only.
+/// Compiles the kernel and the packages of programs in parallel, since each has a long phase with
+/// work for only one processor.
 fn compile(
     toolchain: &Toolchain,
     purpose: Purpose,
@@ -243,7 +243,7 @@ fn compile(
     ])
 }
 
-/// The file cargo makes of a binary target.
+/// The file of a binary that cargo has built.
 fn built(target: Target, binary: &str) -> PathBuf {
     let place = target.place().path();
     place.join(target.triple()).join("release").join(binary)
@@ -328,7 +328,7 @@ mod tests {
     use harness::base::cargo;
     use std::collections::BTreeSet;
 
-    /// Or libraries would be compiled anew whenever other packages are asked for.
+    /// Otherwise libraries would be compiled again for each choice of packages.
     #[test]
     fn libraries_have_the_same_features_whatever_is_built() {
         let image = config::image().unwrap();
@@ -343,8 +343,8 @@ mod tests {
 
     const COMMON: &str = "add what differs to common_features in config/image.toml";
 
-    /// The features that each package is built with for the image, if these packages are asked
-    /// for: cargo's own plan of the build, in which nothing is compiled.
+    /// The features with which each package is built for the image if these packages are built,
+    /// from cargo's own plan of the build; nothing is compiled.
     fn features(
         image: &Image,
         packages: &[String],
@@ -364,7 +364,7 @@ mod tests {
             .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
         let mut features = std::collections::BTreeMap::<_, BTreeSet<_>>::new();
         for unit in plan["units"].as_array().unwrap() {
-            // Those of this machine, such as derive macros, are a matter of their own.
+            // Units for this machine, such as derive macros, have features of their own.
             if unit["platform"].is_string() {
                 let package = unit["pkg_id"].as_str().unwrap().to_string();
                 let words = unit["features"].as_array().unwrap();

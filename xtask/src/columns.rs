@@ -1,18 +1,18 @@
-//! Columns of the scheme's text files: the code that writes them defines them, and the page that
-//! describes them must name each, in their order.
+//! Columns of the scheme's text files. The code that writes the files defines the columns, and the
+//! page that describes them must name each, in the same order.
 
 use std::collections::BTreeMap;
 
-/// The code, in the project.
+/// Path of the code in the project.
 pub const CODE: &str = "scheme-scif/src/scif/files/mod.rs";
-/// The page.
+/// Path of the page.
 pub const PAGE: &str = "docs/scheme.md";
-/// The head of its table.
+/// The head of the page's table.
 const HEAD: &str = "| file | columns |";
 /// The text that begins a table in the code.
 const TABLE: &str = "Table::new(";
 
-/// The faults of the page, in a sentence for each file.
+/// The faults of the page, one sentence for each file.
 pub fn complaints(code: &str, page: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (_, page) = page.split_once(HEAD).unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn complaints(code: &str, page: &str) -> Vec<String> {
             complaints.push(format!("has no row for the file `{file}`"));
             continue;
         };
-        // Every second piece is between two of them.
+        // Every second piece is between two backquotes.
         let mut words = row.split('`').skip(1).step_by(2);
         if let Some(lost) = columns
             .iter()
@@ -43,7 +43,7 @@ pub fn complaints(code: &str, page: &str) -> Vec<String> {
     complaints
 }
 
-/// The columns of each file: those of the function of that name.
+/// The columns of each file, from the function with the file's name.
 fn files(code: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut files = BTreeMap::new();
     for function in code.split("    fn ").skip(1) {
@@ -51,7 +51,7 @@ fn files(code: &str) -> BTreeMap<&str, Vec<&str>> {
         if !function.contains(TABLE) {
             continue;
         }
-        // The first list of words in it.
+        // The first list of string literals in the function.
         let lists = function.split('[').skip(1);
         let lists = lists.filter_map(|list| list.split(']').next());
         let mut lists = lists.filter(|list| list.trim_start().starts_with('"'));

@@ -1,4 +1,5 @@
-//! Reads `config/image.toml`, what the image contains; the harness reads the other descriptions.
+//! Reads `config/image.toml`, the contents of the image. The harness reads the other files in
+//! `config`.
 
 use harness::base::config;
 use harness::base::report::Result;
@@ -40,12 +41,12 @@ impl Image {
         packages
     }
 
-    /// The words by which cargo builds libraries with the features that any program needs,
-    /// whichever programs it is asked for.
+    /// The arguments by which cargo builds libraries with the features that any program needs,
+    /// whichever programs are built.
     pub fn common_features(&self) -> Vec<String> {
         let mut words = Vec::new();
         for feature in &self.common_features {
-            // Cargo wants the package among those it builds.
+            // Cargo requires the package to be among those it builds.
             let package = feature.split('/').next().unwrap_or_default();
             words.extend(["--package", package, "--features", feature].map(str::to_string));
         }

@@ -1,5 +1,5 @@
-//! `counts`: measures size and structure of the project, also of another commit in a directory of
-//! its own.
+//! `counts`: measures the size and structure of the project, or of another commit in a directory
+//! of its own.
 
 use crate::layers::{self, Layers};
 use crate::modules::{self, Sources, code};
@@ -7,12 +7,12 @@ use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 use std::path::Path;
 
-/// Types and files that are shown.
+/// Number of types and files that are shown.
 const SHOWN: usize = 6;
-/// The engine's crate, and where its main type may have methods.
+/// The engine's crate, and the places where its main type may have methods.
 const ENGINE: &str = "lib/scif-core";
 const ENGINE_HOMES: &[&str] = &["engine.rs", "run.rs", "flow/", "view/"];
-/// The command.
+/// Runs the command.
 pub fn command(settings: &Settings) -> Result<()> {
     let own = harness::base::workspace::root();
     let root = settings.directory().unwrap_or(&own);
@@ -71,14 +71,14 @@ fn report(root: &Path, layers: &Layers) -> Result<String> {
     Ok(text)
 }
 
-/// The largest of what was counted, a line each.
+/// The items with the largest counts, one a line.
 fn largest(mut counted: Vec<(usize, String)>) -> String {
     counted.sort_by(|one, other| other.cmp(one));
     counted.truncate(SHOWN);
     all(counted)
 }
 
-/// All that was counted, the largest first, a line each.
+/// All items, those with the largest counts first, one a line.
 fn all(mut counted: Vec<(usize, String)>) -> String {
     counted.sort_by(|one, other| other.cmp(one));
     let lines = counted.iter();
@@ -87,7 +87,7 @@ fn all(mut counted: Vec<(usize, String)>) -> String {
         .collect()
 }
 
-/// The structures of a source, and how many fields each has.
+/// The structures in a source, each with its number of fields.
 fn fields(code: &str) -> impl Iterator<Item = (usize, String)> {
     let structures = code.split("struct ").skip(1);
     structures.filter_map(|text| {
@@ -96,7 +96,7 @@ fn fields(code: &str) -> impl Iterator<Item = (usize, String)> {
         if head.contains(';') || name.is_empty() {
             return None;
         }
-        // Fields are the lines as deep as the first one that says anything.
+        // Fields are the lines that are indented as little as any.
         let depth = |line: &str| line.len() - line.trim_start().len();
         let lines = rest.lines().take_while(|line| line.trim() != "}");
         let lines = lines.filter(|line| !line.trim().is_empty());
@@ -111,7 +111,7 @@ fn fields(code: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Whether a source gives a type methods.
+/// Whether a source has an `impl` block of a type.
 fn has_methods(code: &str, name: &str) -> bool {
     let own = |line: &str| {
         let rest = line

@@ -9,7 +9,7 @@ use harness::base::workspace;
 /// The page to begin with: the client library.
 const START: &str = "doc/scif/index.html";
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     let mut cargo = cargo::in_project();
     cargo.args(["doc", "--no-deps", "--lib"]);

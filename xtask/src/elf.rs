@@ -1,8 +1,9 @@
-//! Reads an ELF64 executable: takes its symbols away, or lays its segments out as the flat picture
-//! they have in memory.
+//! Reads an ELF64 executable: removes its symbols, or lays out its segments as the flat image that
+//! they form in memory.
 //!
-//! Only what the packer needs: nothing in an image reads symbols; and the bootstrap program has no
-//! loader in front of it, so its segments are placed in the image beforehand, zero data included.
+//! It does only what the packer needs. Nothing in an image reads symbols; and no loader runs
+//! before the bootstrap program, so its segments are placed in the image beforehand, zero data
+//! included.
 
 use harness::base::report::Result;
 
@@ -11,10 +12,11 @@ const PROGRAM_HEADER_BYTES: usize = 56;
 const TYPE_EXECUTABLE: u16 = 2;
 const MACHINE_X86_64: u16 = 62;
 const SEGMENT_LOAD: u32 = 1;
-/// A bootstrap is some hundred KiB; more than this is a linking mistake (a stray high address).
+/// Most bytes of a bootstrap program, which has some hundred KiB; more are a linking mistake (a
+/// stray high address).
 const MAX_FLAT_BYTES: u64 = 64 << 20;
 
-/// A program as it lies in memory.
+/// A program in the form that it has in memory.
 #[derive(Debug)]
 pub struct Flat {
     /// Virtual address of the first byte.
@@ -39,22 +41,22 @@ fn bytes_at<const N: usize>(file: &[u8], offset: usize) -> Result<[u8; N]> {
         .ok_or_else(|| format!("the file ends before offset {offset:#x}: is it complete?").into())
 }
 
-/// A number of the file.
+/// Reads a number at an offset of a file.
 pub fn u16_at(file: &[u8], offset: usize) -> Result<u16> {
     Ok(u16::from_le_bytes(bytes_at(file, offset)?))
 }
 
-/// A number of the file.
+/// Reads a number at an offset of a file.
 pub fn u32_at(file: &[u8], offset: usize) -> Result<u32> {
     Ok(u32::from_le_bytes(bytes_at(file, offset)?))
 }
 
-/// A number of the file.
+/// Reads a number at an offset of a file.
 pub fn u64_at(file: &[u8], offset: usize) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes_at(file, offset)?))
 }
 
-/// The same executable without what lies behind its segments: symbols and debug information.
+/// Returns an executable without the bytes after its segments: symbols and debug information.
 pub fn without_symbols(file: &[u8]) -> Result<Vec<u8>> {
     let mut end = HEADER_BYTES;
     for header in program_headers(file)? {
@@ -64,13 +66,13 @@ pub fn without_symbols(file: &[u8]) -> Result<Vec<u8>> {
     }
     let kept = file.get(..end);
     let mut kept = kept.ok_or("a segment lies outside the file")?.to_vec();
-    // There is no table of sections any more: neither place nor number nor names.
+    // There is no section table any more, so its offset, count and name index become 0.
     kept[40..48].fill(0);
     kept[60..64].fill(0);
     Ok(kept)
 }
 
-/// Lays the loadable segments of an executable out in one piece that begins at `base`.
+/// Lays out the loadable segments of an executable in one piece that begins at `base`.
 pub fn flatten(file: &[u8], base: u64) -> Result<Flat> {
     if bytes_at::<6>(file, 0)? != *b"\x7fELF\x02\x01" {
         return Err("not a 64-bit little-endian ELF file".into());
@@ -117,7 +119,7 @@ pub fn flatten(file: &[u8], base: u64) -> Result<Flat> {
     Ok(Flat { base, entry, bytes })
 }
 
-/// Where the program headers are.
+/// The offsets of the program headers.
 fn program_headers(file: &[u8]) -> Result<Vec<usize>> {
     let table = u64_at(file, 32)? as usize;
     let (entry_bytes, count) = (u16_at(file, 54)? as usize, u16_at(file, 56)? as usize);

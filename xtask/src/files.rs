@@ -1,11 +1,12 @@
-//! Files, directories and other programs, as the commands that make the SDK use them.
+//! Operations on files and directories, and calls of other programs, for the commands that make
+//! the SDK.
 
 use harness::base::report::{Context, Failure, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs a program to its end; what it printed is shown if it failed.
+/// Runs a program to its end. Its output is shown only if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().context(|| format!("start {name}"))?;
@@ -17,7 +18,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Err(Failure::from(format!("{name} failed: {}", output.status)))
 }
 
-/// Does the same to all, on all processors; the results in their order, or the first failure.
+/// Calls `work` for all items, on all processors. Returns the results in the items' order, or the
+/// first failure.
 pub fn parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,
@@ -37,7 +39,7 @@ pub fn parallel<T: Sync, R: Send>(
     let mut done: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
         let threads = threads.into_iter();
-        // A thread that panicked has said why.
+        // A thread that panicked has printed the reason.
         threads
             .flat_map(|thread| thread.join().unwrap_or_default())
             .collect()
@@ -89,7 +91,7 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes an archive with an index, the same bytes for the same objects.
+/// Makes an archive with an index; the same objects give the same bytes.
 pub fn archive(path: &Path, objects: &[PathBuf]) -> Result<()> {
     run(Command::new("ar").arg("rcsD").arg(path).args(objects))
 }

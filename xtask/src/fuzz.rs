@@ -1,9 +1,10 @@
-//! `fuzz`: runs the fuzz targets of `tests/fuzz`, each for a while, from the inputs kept there.
+//! `fuzz`: runs the fuzz targets of `tests/fuzz`, each for a while, beginning with the inputs kept
+//! there.
 //!
-//! The targets are those of cargo-fuzz; here they are built without it and without a nightly
-//! compiler, which continuous integration does not have: the compiler that there is measures
-//! coverage with an option, and libFuzzer comes from crates.io as C++ source. What is found on the
-//! way stays below `target/fuzz`; the inputs in the repository are only ever read.
+//! The targets have the form of cargo-fuzz. Here they are built without it and without a nightly
+//! compiler, which continuous integration does not have: an option of the installed compiler
+//! measures coverage, and libFuzzer comes from crates.io as C++ source. New inputs stay below
+//! `target/fuzz`; the inputs in the repository are only read.
 
 use harness::base::cargo;
 use harness::base::packages;
@@ -18,11 +19,12 @@ use std::time::{Duration, Instant};
 
 /// The targets' package.
 pub const PACKAGE: &str = "fuzz";
-/// Where the targets and their inputs are.
+/// Directory of the targets and their inputs.
 const PLACE: &str = "tests/fuzz";
-/// The target of the programs, named so that build scripts do not get the flags below.
+/// The target of the programs. It is given explicitly so that build scripts do not get the flags
+/// below.
 pub const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// Flags that show libFuzzer which branches were taken, and what was compared with what. Checks
+/// Flags by which libFuzzer sees which branches were taken and which values were compared. Checks
 /// for overflow and the like are on.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -31,14 +33,14 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cdebug-assertions";
 /// How long each target runs without `SECONDS=`.
 const USUAL: Duration = Duration::from_secs(60);
-/// After how long each target makes no new inputs for `make test`. Those that are kept, here and
-/// below `target/fuzz`, count into the time, and are all run.
+/// How long each target makes new inputs for `make test`. All inputs that are kept, here and below
+/// `target/fuzz`, are run first, and their time counts.
 const SMOKE: Duration = Duration::from_secs(1);
 /// Longest input, in bytes.
 const MAX_INPUT: usize = 1024;
-/// An input that takes longer than this many seconds is a finding: something goes on for ever.
+/// Seconds after which an input counts as a finding: some loop does not end.
 const INPUT_TIMEOUT: usize = 60;
-/// Lines of a target's output that are shown when it finds something.
+/// Lines of a target's output to show with a finding.
 const SHOWN_LINES: usize = 60;
 /// Time between two lines of progress.
 const PULSE: Duration = Duration::from_secs(10);
@@ -48,11 +50,11 @@ struct Outcome {
     target: String,
     executions: u64,
     time: Duration,
-    /// The input that went wrong.
+    /// The input of the finding, if there is one.
     finding: Option<PathBuf>,
 }
 
-/// The command.
+/// Runs the command.
 pub fn command(settings: &Settings) -> Result<()> {
     let targets = match settings.target() {
         Some(name) => vec![checked(name)?],
@@ -67,7 +69,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     run_all(&targets, time)
 }
 
-/// The stage of `make test`: all targets get through all inputs that are kept, and a little beyond.
+/// The stage of `make test`: runs all inputs that are kept in all targets, and makes a few new
+/// ones.
 pub fn smoke() -> Result<()> {
     let targets = targets()?;
     build(&targets)?;
@@ -96,7 +99,7 @@ fn checked(name: &str) -> Result<String> {
     Err(format!("TARGET={name}: must be one of {}", targets.join(", ")).into())
 }
 
-/// Builds targets.
+/// Builds the targets.
 fn build(targets: &[String]) -> Result<()> {
     packages::ensure(&[packages::CXX_COMPILER])?;
     let mut command = cargo::in_project();
@@ -106,7 +109,7 @@ fn build(targets: &[String]) -> Result<()> {
         .env("CARGO_TARGET_DIR", directory())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", FLAGS)
-        // Much of the time to build would be spent on unused output.
+        // Debug information would take much of the build time and is not used.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
     for target in targets {
         command.args(["--bin", target]);
@@ -124,7 +127,7 @@ fn directory() -> PathBuf {
     Place::Fuzz.path()
 }
 
-/// A call of a target's program.
+/// A command that starts a target's program.
 fn program(target: &str) -> Command {
     Command::new(directory().join(TRIPLE).join("release").join(target))
 }
@@ -140,7 +143,7 @@ fn repeat(target: &str, input: &Path) -> Result<()> {
     Err(Failure::silent(1))
 }
 
-/// Runs targets one after the other; each gets its time, whatever the others found.
+/// Runs targets one after the other. Each gets its time, whatever the others have found.
 fn run_all(targets: &[String], time: Duration) -> Result<()> {
     let mut outcomes = Vec::new();
     for target in targets {
@@ -194,7 +197,7 @@ fn run(target: &str, time: Duration) -> Result<Outcome> {
         .arg(format!("-timeout={INPUT_TIMEOUT}"))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args(["-print_final_stats=1", "-rss_limit_mb=4096"])
-        // Long inputs at once: most targets are sequences of steps.
+        // Long inputs from the start, because most targets interpret them as sequences of steps.
         .arg("-len_control=0")
         .env("RUST_BACKTRACE", "1")
         .stdin(Stdio::null())
@@ -238,7 +241,7 @@ fn run(target: &str, time: Duration) -> Result<Outcome> {
     })
 }
 
-/// The file that was written last, and when.
+/// The file that was written last, and its time.
 fn newest(directory: &Path) -> Option<(PathBuf, std::time::SystemTime)> {
     let items = std::fs::read_dir(directory).ok()?;
     let files = items.flatten().filter_map(|item| {
@@ -248,8 +251,8 @@ fn newest(directory: &Path) -> Option<(PathBuf, std::time::SystemTime)> {
     files.max_by_key(|(_, time)| *time)
 }
 
-/// The number of executions, if a line of libFuzzer has it: a number after `#`, or the final
-/// count.
+/// The number of executions in a line of libFuzzer, if the line has it: a number after `#`, or the
+/// final count.
 fn executions_in(line: &str) -> Option<u64> {
     if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
         return count.trim().parse().ok();

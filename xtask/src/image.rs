@@ -1,4 +1,4 @@
-//! `image`: the ISO image that boots through GRUB, on hardware or in QEMU, and the files QEMU
+//! `image`: the ISO image that boots through GRUB, on hardware or in QEMU, and the files that QEMU
 //! boots directly.
 //!
 //! One file serves BIOS and UEFI, on a disc or a stick: it holds GRUB twice, a boot sector of
@@ -20,7 +20,7 @@ struct Entry<'a> {
     command_line: &'a str,
 }
 
-/// The menu of the image for hardware; the first entry boots by itself.
+/// The menu of the image for hardware. The first entry boots by default.
 const MENU: &[Entry<'_>] = &[
     Entry {
         title: "Skiff",
@@ -31,14 +31,14 @@ const MENU: &[Entry<'_>] = &[
         command_line: "SKIFF_RUN=/scheme/initfs/lib/self-check.sh SKIFF_STAY=1",
     },
 ];
-/// How long the menu of the image for hardware waits, in seconds.
+/// Seconds for which the menu of the image for hardware waits.
 const MENU_SECONDS: u32 = 3;
-/// The default.
+/// Seconds for which the menu of a node's image waits by default.
 const NODE_MENU_SECONDS: u32 = 1;
 
-/// The command: an image for hardware.
+/// Runs the command: makes an image for hardware.
 pub fn command(settings: &Settings) -> Result<()> {
-    // Before minutes of building.
+    // Missing packages are reported before minutes of building.
     let contents = Contents::product(Purpose::Release);
     packages::ensure(&[packages::ISO, &build::packages(&contents)?].concat())?;
     let parts = build::build(&contents)?;
@@ -93,7 +93,7 @@ impl Image for Parts {
             }),
             Boot::Bios | Boot::Uefi => {
                 let iso = directory.join(format!("node-{node}.iso"));
-                // The menu of hardware, but for what the first entry says.
+                // The menu for hardware, with the first entry's command line replaced.
                 let mut menu = MENU.to_vec();
                 menu[0].command_line = line;
                 make_iso(&iso, &self.kernel, &path, NODE_MENU_SECONDS, &menu)?;
@@ -107,13 +107,14 @@ impl Image for Parts {
     }
 }
 
-/// GRUB's driver of the screen, for which the kernel's header asks: the one that uses the firmware,
-/// as PCs need it. GRUB has others: for QEMU's card, with which nothing would be tried out that PCs
-/// do, and for VGA, whose 16 colours the kernel cannot draw with; without VBE there is text.
+/// GRUB's driver of the screen, which the kernel's header asks for: the one that uses the
+/// firmware, as on PCs. GRUB has other drivers: for QEMU's card, with which tests would not
+/// exercise what PCs do, and for VGA, whose 16 colours the kernel cannot draw with. Without VBE
+/// there is text.
 const SCREEN_DRIVER: &str = "if [ \"$grub_platform\" = efi ]; then\n    insmod efi_gop\nelse\n    \
                              insmod vbe\nfi\n";
 
-/// The configuration of GRUB: it shows the menu for `seconds`, then boots the first entry.
+/// The configuration of GRUB: shows the menu for `seconds`, then boots the first entry.
 fn grub_script(seconds: u32, menu: &[Entry<'_>]) -> String {
     let mut script = format!("set timeout={seconds}\nset default=0\n{SCREEN_DRIVER}");
     for Entry {
@@ -182,7 +183,7 @@ mod tests {
             script.matches("module2 /boot/initfs\n}").count(),
             MENU.len()
         );
-        // Words that would end the title, or the entry.
+        // No title has characters that would end it, or the entry.
         assert!(
             MENU.iter()
                 .all(|entry| !entry.title.contains(['"', '{', '}']))

@@ -2,8 +2,8 @@
 //!
 //! Layout (little endian, packed): a header page, the bootstrap program as it lies in memory, the
 //! inode table, directory entries, names, file data. The kernel maps the whole image at address
-//! 0x1000 and jumps to the entry word; the initfs daemon in the bootstrap reads the tables. The
-//! image is padded to whole pages, because a kernel counts whole pages only.
+//! 0x1000 and jumps to the address in the entry word; the initfs daemon in the bootstrap reads the
+//! tables. The image is padded to whole pages, because kernels count in whole pages.
 
 use crate::elf::Flat;
 use harness::base::report::{Context, Result};
@@ -15,7 +15,7 @@ const MAGIC: &[u8; 8] = b"RedoxFtw";
 const PAGE_BYTES: usize = 4096;
 /// Address at which kernels map the first byte of the image.
 const MAP_ADDRESS: u64 = 0x1000;
-/// Address of the bootstrap program: right behind the header page.
+/// Address of the bootstrap program, directly behind the header page.
 pub const BOOTSTRAP_ADDRESS: u64 = MAP_ADDRESS + PAGE_BYTES as u64;
 const INODE_BYTES: usize = 20;
 const ENTRY_BYTES: usize = 8;
@@ -25,12 +25,13 @@ const TYPE_DIRECTORY: u32 = 1;
 const MODE_MASK: u32 = (1 << TYPE_SHIFT) - 1;
 /// Index of the root directory's inode.
 const ROOT: usize = 0;
-/// Files begin at multiples of this, so that programs find their headers aligned.
+/// Alignment of files in the image, so that programs find their headers aligned.
 const DATA_ALIGN: usize = 16;
-/// Directories deeper than this are a mistake (a link that points at its own parent).
+/// Greatest depth of directories; deeper ones are a mistake (a link that points at its own
+/// parent).
 const MAX_DEPTH: usize = 32;
 
-/// A directory to be packed.
+/// A directory to pack.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Tree {
     entries: BTreeMap<String, Entry>,
@@ -43,7 +44,7 @@ enum Entry {
 }
 
 impl Tree {
-    /// Adds a file, making its directories; an earlier file of that name is replaced.
+    /// Adds a file and the directories of its path. It replaces an earlier file with that path.
     pub fn insert(&mut self, path: &str, data: Vec<u8>, mode: u32) -> Result<()> {
         let (first, rest) = match path.split_once('/') {
             Some((first, rest)) => (first, Some(rest)),
@@ -113,7 +114,7 @@ impl Tree {
     }
 }
 
-/// Makes the image: header, bootstrap, tables and files. Equal input gives equal bytes.
+/// Makes the image: header, bootstrap, tables and files. The same input gives the same bytes.
 pub fn pack(bootstrap: &Flat, tree: &Tree) -> Result<Vec<u8>> {
     if bootstrap.base != BOOTSTRAP_ADDRESS {
         return Err(format!(
@@ -142,7 +143,7 @@ pub fn pack(bootstrap: &Flat, tree: &Tree) -> Result<Vec<u8>> {
 
     image[..8].copy_from_slice(MAGIC);
     image[8..12].copy_from_slice(&offset_word(table)?);
-    // 12..24, the creation time, stays 0: the same input gives the same image.
+    // 12..24, the creation time, stays 0, so that the same input gives the same image.
     image[24..26].copy_from_slice(&(inodes as u16).to_le_bytes());
     image[26..34].copy_from_slice(&bootstrap.entry.to_le_bytes());
     let size = image.len() as u64;
@@ -151,8 +152,8 @@ pub fn pack(bootstrap: &Flat, tree: &Tree) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-/// Takes the entry out of an image, so that a kernel has nothing to start: for a test in which the
-/// kernel must panic.
+/// Removes the entry address from an image, so that a kernel has nothing to start. It is for a
+/// test in which the kernel must panic.
 pub fn spoil(image: &mut [u8]) {
     image[26..34].fill(0);
 }
@@ -177,7 +178,7 @@ impl Packer {
         record[..4].copy_from_slice(&(kind << TYPE_SHIFT | mode).to_le_bytes());
         record[4..8].copy_from_slice(&offset_word(bytes)?);
         record[8..12].copy_from_slice(&offset_word(at)?);
-        // 12..20, user and group, stay 0: everything in the image belongs to root.
+        // 12..20, user and group, stay 0: all files in the image belong to root.
         Ok(())
     }
 
@@ -213,7 +214,7 @@ impl Packer {
     }
 }
 
-/// Reads the files of an image back (used to check what was packed).
+/// Reads the files of an image; used to check what was packed.
 pub fn unpack(image: &[u8]) -> Result<Tree> {
     if image.get(..8) != Some(MAGIC) {
         return Err("not an initfs image: the first eight bytes are not 'RedoxFtw'".into());

@@ -1,5 +1,5 @@
-//! The layers of the project (`config/layers.toml`): which crate may use which, and within a crate
-//! which folder. Dependencies point down.
+//! The layers of the project (`config/layers.toml`): which crates a crate may use, and which
+//! folders a folder within a crate. Dependencies point downward.
 
 use crate::modules::{Circle, Import, Sources};
 use harness::base::report::{Context, Result};
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The file, in the project.
+/// Path of the file in the project.
 pub const FILE: &str = "config/layers.toml";
-/// The page with its picture.
+/// The page with the picture of the layers.
 pub const PAGE: &str = "docs/architecture.md";
-/// The lines before and behind the picture.
+/// The lines before and after the picture.
 const BEGIN: &str = "<!-- config/layers.toml -->\n```\n";
 const END: &str = "```\n";
 
@@ -20,11 +20,11 @@ const END: &str = "```\n";
 #[serde(deny_unknown_fields)]
 pub struct Layers {
     group: Vec<Group>,
-    /// The crate's directory → its folders, lowest first; those of one word list do not use each
-    /// other.
+    /// For each crate's directory its folders, lowest first. Folders in one string, separated by
+    /// blanks, do not use each other.
     folders: BTreeMap<String, Vec<String>>,
-    /// Folder with sources → the circles of its modules that are known and stay: the modules of
-    /// each, in the order of their names.
+    /// For each folder with sources the circles of its modules that are known and accepted. A
+    /// circle is the names of its modules, in alphabetical order.
     circles: BTreeMap<String, Vec<String>>,
 }
 
@@ -37,12 +37,12 @@ struct Group {
 }
 
 impl Layers {
-    /// Reads the file's text.
+    /// Parses the file's text.
     pub fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).context(|| format!("understand {FILE}"))
     }
 
-    /// The group of a crate, and its place in there.
+    /// The group of a crate, and its index in there.
     fn place(&self, name: &str) -> Option<(&Group, usize)> {
         self.group.iter().find_map(|group| {
             let place = group.crates.iter().position(|known| known == name)?;
@@ -50,7 +50,7 @@ impl Layers {
         })
     }
 
-    /// The faults of the groups themselves: each uses only what stands before it.
+    /// The faults of the groups themselves: each may use only groups before it.
     fn check_groups(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut known = BTreeSet::new();
@@ -66,7 +66,8 @@ impl Layers {
         wrong
     }
 
-    /// The crates that the crate `name` must not use; `uses` are all of the project's that it does.
+    /// The complaints about a crate: each names a crate that it must not use. `uses` has all
+    /// crates of the project that it uses.
     fn check_crate(&self, name: &str, uses: &BTreeSet<String>) -> Vec<String> {
         let Some((group, place)) = self.place(name) else {
             return vec![format!("the crate '{name}' is in no group of {FILE}")];
@@ -74,7 +75,7 @@ impl Layers {
         let is_allowed = |used: &&String| match self.place(used) {
             Some((other, before)) if other.name == group.name => before < place,
             Some((other, _)) => group.uses.contains(&other.name),
-            // Complained of for itself.
+            // There is a complaint about that crate itself.
             None => true,
         };
         let upward = uses.iter().filter(|used| !is_allowed(used));
@@ -83,7 +84,7 @@ impl Layers {
             .collect()
     }
 
-    /// The imports of a crate's sources that point upward, by path and line.
+    /// The imports in a crate's sources that point upward, each with path and line.
     pub fn check_sources(
         &self,
         directory: &str,
@@ -122,7 +123,7 @@ impl Layers {
         wrong
     }
 
-    /// Whether two modules at a crate's root are in a circle that the file names.
+    /// Whether two modules at a crate's root are in one circle that the file names.
     fn are_in_circle(&self, directory: &str, one: &str, other: &str) -> bool {
         let circles = self.circles.get(&format!("{directory}/src"));
         circles.into_iter().flatten().any(|circle| {
@@ -131,8 +132,8 @@ impl Layers {
         })
     }
 
-    /// The circles of a crate's modules that are wrong: each must be one that the file names,
-    /// and each that the file names must be there.
+    /// The wrong circles of a crate's modules: those that the file does not name, and those in the
+    /// file that do not exist.
     fn check_circles(&self, directory: &str, found: &[Circle]) -> Vec<(String, usize, String)> {
         let mut wrong = Vec::new();
         let place = |circle: &Circle| format!("{directory}/src/{}", circle.folder);
@@ -167,7 +168,7 @@ impl Layers {
         wrong
     }
 
-    /// The picture: a line for each group, the highest first.
+    /// The picture: a line for each group, the highest group first.
     fn picture(&self) -> String {
         let mut lines = String::new();
         for group in self.group.iter().rev() {
@@ -198,7 +199,7 @@ impl Layers {
         lines
     }
 
-    /// Whether the page has the picture; else what it should be.
+    /// Checks that the page has the picture. If not, returns what it should be.
     fn check_page(&self, page: &str) -> Option<String> {
         let picture = self.picture();
         let found = page
@@ -216,7 +217,7 @@ impl Layers {
 /// Width of the crates in the picture, in characters.
 const CRATES_WIDTH: usize = 56;
 
-/// The crates of the project: directory, name, and the project's crates that it uses.
+/// The crates of the project: directory, name, and the crates of the project that each uses.
 pub fn crates(root: &Path) -> Result<Vec<(String, String, BTreeSet<String>)>> {
     let manifest = |directory: &str| -> Result<toml::Table> {
         let path = root.join(directory).join("Cargo.toml");
@@ -261,18 +262,18 @@ pub fn crates(root: &Path) -> Result<Vec<(String, String, BTreeSet<String>)>> {
     Ok(crates)
 }
 
-/// Folders of `tests` that are tools.
+/// Folders of `tests` whose crates are tools.
 const TOOLS: &[&str] = &["tests/harness", "tests/bench/runner"];
 
-/// Whether the crate of a directory is a test as a whole, whose modules need no order.
+/// Whether the crate in a directory is a test as a whole; the modules of tests need no order.
 pub fn is_test_crate(directory: &str) -> bool {
     directory.starts_with("tests/") && !TOOLS.contains(&directory)
 }
 
-/// Modules at the root from which on a crate must have an order.
+/// Number of modules at its root from which on a crate must have an order.
 const MANY_MODULES: usize = 4;
 
-/// Complains of a crate that has many modules and no order of them.
+/// Complains about a crate that has many modules and no order of them.
 fn needs_order(directory: &str, sources: &Sources) -> Option<(String, usize, String)> {
     let sources = sources.imports();
     let modules = sources.iter().filter_map(|source| source.module.first());
@@ -283,7 +284,7 @@ fn needs_order(directory: &str, sources: &Sources) -> Option<(String, usize, Str
     })
 }
 
-/// All that is wrong with the project in a directory: path, line and what to do.
+/// All complaints about the project in a directory: path, line and what to do.
 pub fn complaints(root: &Path) -> Result<Vec<(String, usize, String)>> {
     let read =
         |name: &str| std::fs::read_to_string(root.join(name)).context(|| format!("read {name}"));
@@ -395,9 +396,9 @@ uses = ["low"]
         assert_eq!(lines(rma, "fn f() {\n    crate::flow::run();\n}\n"), [2]);
         assert_eq!(lines(rma, "use super::super::flow::X;\n"), [1]);
         assert_eq!(lines(rma, "// crate::flow is not used\n"), NONE);
-        // By way of the root.
+        // An import by way of the root.
         assert_eq!(lines(rma, "use crate::{Fences, Engine};\n"), [1]);
-        // Not beside it either.
+        // Nor from a module at the same level.
         assert_eq!(
             lines("lib/engine/src/call.rs", "use crate::window::Space;\n"),
             [1]
@@ -407,12 +408,12 @@ uses = ["low"]
             [1]
         );
         assert_eq!(lines("lib/engine/src/new.rs", ""), [1]);
-        // Roots and tests are free.
+        // Roots and tests may import anything.
         assert_eq!(
             lines("lib/engine/src/lib.rs", "use crate::flow::X;\n"),
             NONE
         );
-        // In a circle that is known.
+        // Modules in a known circle.
         assert_eq!(lines("lib/engine/src/tick.rs", "use crate::tock;\n"), NONE);
         assert_eq!(lines("lib/engine/src/tick.rs", "use crate::call;\n"), [1]);
         let test = "fn f() {}\n#[cfg(test)]\nmod tests {\n    use crate::flow::X;\n}\n";
@@ -443,7 +444,7 @@ uses = ["low"]
             ("rma/mark.rs", "use super::job::Job;\n"),
         ];
         assert_eq!(check(&known), [""; 0]);
-        // Those that are gone are named no more.
+        // Circles that do not exist any more must not be named.
         assert_eq!(check(&known[..2]), [format!("{FILE}:1")]);
         assert_eq!(check(&[]).len(), 2);
         let other = [
@@ -454,7 +455,7 @@ uses = ["low"]
             check(&[&known[..], &other[..]].concat()),
             ["lib/engine/src/base.rs:2", "lib/engine/src/flow/mod.rs:1"]
         );
-        // A third module in the circle makes it another one.
+        // A third module makes it another circle.
         let longer = [
             known[0],
             known[1],

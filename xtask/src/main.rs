@@ -1,8 +1,8 @@
-//! `cargo xtask <command> [KEY=VALUE ...]`: the one tool behind the Makefile.
+//! `cargo xtask <command> [KEY=VALUE ...]`: the tool behind the Makefile.
 //!
-//! This file is the table of contents: one line per command. What makes things is a module here;
-//! what runs nodes is in the crate `harness`, which the image is handed to; what measures is in
-//! `bench-runner`.
+//! This file is the table of contents, with one line for each command. The code that builds things
+//! is in the modules here; the code that runs nodes is in the crate `harness`, which gets the
+//! image from here; the code that measures is in `bench-runner`.
 
 mod app;
 mod behaviour;
@@ -39,8 +39,8 @@ use harness::command::{conformance, console, demo, node_kills, run, serve, soak,
 use image::ImageBuilder;
 use std::process::ExitCode;
 
-/// A command of this tool: its name, what it does in one line, the settings it reads with a blank
-/// between two, and its entry.
+/// A command of this tool: its name, its description in one line, the settings that it reads,
+/// separated by blanks, and its function.
 struct Command {
     name: &'static str,
     help: &'static str,
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Every setting that a command reads exists, and every one is read by a command.
+    /// Every setting that a command reads exists, and every setting is read by a command.
     #[test]
     fn commands_and_settings_agree() {
         let read: BTreeSet<_> = COMMANDS

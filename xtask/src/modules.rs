@@ -1,26 +1,26 @@
-//! The modules of a crate, read from its sources: which imports which, and which import each other
-//! in a circle.
+//! The modules of a crate, read from its sources: the imports of each, and the circles of modules
+//! that import each other.
 
 use harness::base::report::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A module, as the names from the crate's `src` on; empty for its root.
+/// A module, as the names on its path below the crate's `src`; empty for the root.
 pub type Module = Vec<String>;
 
-/// A name that a source takes out of another module of its crate.
+/// A name that a source imports from another module of its crate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
     /// Line, counted from 1.
     pub line: usize,
-    /// The module that the name comes from, and the name.
+    /// The path of the module that the name comes from, and the name.
     pub path: Module,
 }
 
-/// The sources of a crate: path in its `src`, and text.
+/// The sources of a crate: the path in its `src`, and the text.
 pub struct Sources(pub BTreeMap<String, String>);
 
-/// A source that is no test.
+/// A source that is not a test.
 pub struct Source<'a> {
     /// Its path in `src`.
     pub path: &'a str,
@@ -37,12 +37,12 @@ pub struct Circle {
     pub folder: String,
     /// The modules, in the order of their names.
     pub modules: Vec<String>,
-    /// One import for each arrow between them: path, line, and the two modules.
+    /// One import for each edge of the circle: path, line, and the two modules.
     pub arrows: Vec<(String, usize, String, String)>,
 }
 
 impl Sources {
-    /// Reads those of the crate in a directory; none where there is no `src`.
+    /// Reads the sources of the crate in a directory; none if it has no `src`.
     pub fn read(directory: &Path) -> Result<Self> {
         let (top, mut found) = (directory.join("src"), BTreeMap::new());
         let mut directories = vec![top.clone()];
@@ -63,7 +63,7 @@ impl Sources {
         Ok(Self(found))
     }
 
-    /// The sources that are no tests, with what they import.
+    /// The sources that are not tests, with their imports.
     pub fn imports(&self) -> Vec<Source<'_>> {
         let tree = Tree::new(self);
         let sources = self.0.iter().filter(|(path, _)| !is_test(path));
@@ -75,9 +75,9 @@ impl Sources {
         sources.collect()
     }
 
-    /// The modules that import each other in a circle, within each folder. The file that stands
-    /// for the folder itself (`mod.rs`, or the file of the same name) may use all of them, and they
-    /// may use it.
+    /// The circles of modules that import each other, within each folder. The file of the folder
+    /// itself (`mod.rs`, or the file of the same name) may use all modules in it, and they may use
+    /// it.
     pub fn circles(&self) -> Vec<Circle> {
         let sources = self.imports();
         let folders: BTreeSet<&[String]> = sources
@@ -137,7 +137,7 @@ fn circles_in(folder: &[String], sources: &[Source<'_>]) -> Vec<Circle> {
     circles
 }
 
-/// The modules that can be reached over the arrows from `from` on.
+/// The modules that can be reached along edges from `from`.
 fn reached<'a, T>(
     uses: &'a BTreeMap<String, BTreeMap<String, T>>,
     from: &'a String,
@@ -150,11 +150,11 @@ fn reached<'a, T>(
     known
 }
 
-/// The modules of a crate, and the names that each passes on.
+/// The modules of a crate, and the names that each re-exports.
 struct Tree {
-    /// The names that a module takes out of others, and the path that each stands for.
+    /// The names that a module imports, and the path that each stands for.
     names: BTreeMap<Module, BTreeMap<String, Module>>,
-    /// Where a program or library begins: what `crate` means below.
+    /// The roots of programs and libraries, which `crate` stands for in the modules below.
     roots: BTreeSet<Module>,
 }
 
@@ -179,9 +179,9 @@ impl Tree {
         tree
     }
 
-    /// The path with every name that a module only passes on replaced by where it comes from.
+    /// The path with every re-exported name replaced by its origin.
     fn resolve(&self, mut path: Module) -> Module {
-        // Each replacement follows one `use`; more of them than this would be a circle of names.
+        // Each replacement follows one `use`. More than this many would be a circle of names.
         for _ in 0..16 {
             let passed_on = (0..path.len()).find_map(|length| {
                 let (module, rest) = path.split_at(length);
@@ -198,7 +198,7 @@ impl Tree {
         path
     }
 
-    /// All names that a source takes from other modules of its crate. Its unit tests do not count.
+    /// All names that a source imports from other modules of its crate, unit tests excluded.
     fn imports(&self, path: &str, text: &str) -> Vec<Import> {
         let (module, text) = (module_of(path), code(text));
         let mut imports = Vec::new();
@@ -231,7 +231,7 @@ fn root_of<'a>(roots: &BTreeSet<Module>, module: &'a [String]) -> &'a [String] {
         .unwrap_or_default()
 }
 
-/// The names that a source takes in by `use`, and the paths they stand for.
+/// The names that a source imports by `use`, and the paths that they stand for.
 fn uses(text: &str, module: &[String], root: &[String]) -> BTreeMap<String, Module> {
     let mut names = BTreeMap::new();
     for statement in code(text).split(';') {
@@ -257,7 +257,7 @@ fn uses(text: &str, module: &[String], root: &[String]) -> BTreeMap<String, Modu
     names
 }
 
-/// A path as it stands in a module, from the crate's `src` on; `None`: it leads out of the crate.
+/// A path in a module as a path below the crate's `src`; `None` if it leads out of the crate.
 fn absolute(path: &str, module: &[String], root: &[String]) -> Option<Module> {
     let path = path.split(" as ").next().unwrap_or_default();
     let mut base = module.to_vec();
@@ -295,7 +295,7 @@ fn module_of(path: &str) -> Module {
     words.map(str::to_string).collect()
 }
 
-/// A source without comments and unit tests; lines stay where they are.
+/// A source without comments and unit tests; the remaining lines keep their numbers.
 pub fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut lines = text.lines().peekable();
@@ -314,7 +314,7 @@ pub fn code(text: &str) -> String {
     code
 }
 
-/// The path or tree of paths that a text begins with: `a::b` or `{a::b, c}` or `a::{b, c}`.
+/// The path or tree of paths at the beginning of a text: `a::b` or `{a::b, c}` or `a::{b, c}`.
 fn first_tree(text: &str) -> &str {
     let mut depth = 0;
     let end = text.find(|c: char| {
@@ -329,7 +329,7 @@ fn first_tree(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The paths of a tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// The paths in a tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn expand(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some((prefix, rest)) = tree.split_once('{') else {
@@ -385,7 +385,7 @@ mod tests {
             ("d/mod.rs", "use crate::a;\n"),
         ];
         assert_eq!(circles(&files), [": a b c"]);
-        // Without one of the arrows there is none.
+        // Without one of its edges there is no circle.
         for left_out in ["a/mod.rs", "b.rs", "c/deep.rs"] {
             let rest: Vec<_> = files.iter().filter(|(path, _)| *path != left_out).collect();
             let rest: Vec<_> = rest.into_iter().copied().collect();
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn circles_within_a_folder_are_found() {
-        // By way of what the folder's own file takes in and passes on.
+        // By names that the folder's own file imports and re-exports.
         let files = [
             (
                 "a.rs",

@@ -1,43 +1,43 @@
-//! The symbol table of a relocatable object (ELF, 64 bits): which names the object defines for
-//! others, making those weak, and setting Rust's own names apart.
+//! The symbol table of a relocatable object (ELF, 64 bits): finds the names that the object
+//! defines for others, makes those weak, and renames Rust's own names.
 
 use crate::elf::{u16_at, u32_at, u64_at};
 use harness::base::report::Result;
 
-/// Sizes of a section's header and of a symbol.
+/// Bytes in a section's header and in a symbol.
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 /// The type of the section that is a symbol table.
 const SYMBOL_TABLE: u32 = 2;
 /// The section number of symbols that are defined elsewhere.
 const UNDEFINED: u16 = 0;
-/// Bindings of symbols: the upper half of their byte of information.
+/// Bindings of symbols, in the upper half of their info byte.
 const GLOBAL: u8 = 1;
 const WEAK: u8 = 2;
 
-/// How Rust's names of functions begin (mangling v0), and what they begin with when set apart.
+/// The prefix of Rust's function names (mangling v0), and the prefix that replaces it.
 const RUST: &[u8] = b"_R";
 const APART: &[u8] = b"_S";
 
-/// A symbol of an object and of others.
+/// A symbol that other objects can see.
 struct Symbol {
-    /// Where its byte of information is in the file.
+    /// Offset of its info byte in the file.
     info: usize,
-    /// Where its name is in the file.
+    /// Offset of its name in the file.
     at: usize,
-    /// Whether it is defined here.
+    /// Whether this object defines it.
     is_ours: bool,
     name: String,
 }
 
-/// The names an object defines for others.
+/// The names that an object defines for others.
 pub fn defined(object: &[u8]) -> Result<Vec<String>> {
     let symbols = symbols(object)?.into_iter().filter(|symbol| symbol.is_ours);
     Ok(symbols.map(|symbol| symbol.name).collect())
 }
 
-/// Makes weak what an object defines, and only that: a reference that is weak makes no linker look
-/// into an archive.
+/// Makes the names that an object defines weak. References stay strong, because no linker searches
+/// an archive for a weak one.
 pub fn weaken(object: &mut [u8]) -> Result<()> {
     for symbol in symbols(object)?.iter().filter(|symbol| symbol.is_ours) {
         object[symbol.info] = WEAK << 4 | object[symbol.info] & 0xf;
@@ -45,11 +45,11 @@ pub fn weaken(object: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Gives all names that Rust made another beginning, those of other objects among them. A program
-/// in Rust that is linked with such objects has its own allocator and panics, not theirs.
+/// Gives all names that Rust has made another prefix, references to other objects included. A Rust
+/// program that is linked with such objects thus keeps its own allocator and panics.
 pub fn set_apart(object: &mut [u8]) -> Result<()> {
     for symbol in symbols(object)? {
-        // Names may share bytes, so this may have been done.
+        // Names may share bytes, so this one may have been changed already.
         if object[symbol.at..].starts_with(RUST) {
             object[symbol.at..][..APART.len()].copy_from_slice(APART);
         }
@@ -58,7 +58,7 @@ pub fn set_apart(object: &mut [u8]) -> Result<()> {
 }
 
 fn symbols(object: &[u8]) -> Result<Vec<Symbol>> {
-    // Magic, 64 bits, little-endian.
+    // Magic, 64 bits, little endian.
     if !object.starts_with(b"\x7fELF\x02\x01") {
         return Err("not an object of the image's target".into());
     }
@@ -106,7 +106,7 @@ fn usize_at(object: &[u8], offset: usize) -> Result<usize> {
 mod tests {
     use super::*;
 
-    /// An object with a table of these symbols: offset of the name, byte of information, section.
+    /// An object with a table of these symbols: offset of the name, info byte, section.
     fn object(symbols: &[(u32, u8, u16)], names: &[u8]) -> Vec<u8> {
         let mut file = vec![0; SECTION];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

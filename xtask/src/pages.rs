@@ -1,11 +1,11 @@
-//! Names in the documentation: a path of the project or a command of `make` in code type must
-//! exist. So a file cannot move without its name in the pages.
+//! Names in the documentation. A path of the project or a command of `make` in code type must
+//! exist, so a file cannot move without its name in the pages.
 
-/// Things that a page can name. Each function knows whether there is such a thing.
+/// Tests for the things that a page can name. Each function returns whether the thing exists.
 pub struct Names<Top, Path, Source, Command> {
     /// A directory in the project's root.
     pub is_top: Top,
-    /// A path from the root on.
+    /// A path from the project's root.
     pub is_path: Path,
     /// The end of a source's path.
     pub is_source: Source,
@@ -25,7 +25,7 @@ pub fn complaints(
 ) -> Vec<(usize, String)> {
     let mut complaints = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        // Every second piece is between two of them.
+        // Every second piece is between two backquotes.
         for code in line.split('`').skip(1).step_by(2) {
             let is_gone = match path(code, &names.is_top) {
                 Some(path) => !(names.is_path)(path),
@@ -48,18 +48,18 @@ fn is_plain(code: &str) -> bool {
     code.chars().all(is_part)
 }
 
-/// The path that a piece of code type is, if it begins with a name of the project's root.
+/// The path in a piece of code type, if it begins with a name in the project's root.
 fn path(code: &str, is_top: impl Fn(&str) -> bool) -> Option<&str> {
     let (top, _) = code.split_once('/').filter(|(top, _)| !top.is_empty())?;
     (is_plain(code) && is_top(top)).then(|| code.trim_end_matches('/'))
 }
 
-/// Whether a piece of code type is a source of which the page names the last parts.
+/// Whether a piece of code type is the end of a source's path.
 fn is_source(code: &str) -> bool {
     is_plain(code) && code.len() > ".rs".len() && code.ends_with(".rs")
 }
 
-/// The command of `make` that a piece of code type calls.
+/// The command of `make` in a piece of code type, if it has one.
 fn command(code: &str) -> Option<&str> {
     let word = code.strip_prefix("make ")?.split(' ').next()?;
     let is_part = |c: char| c.is_ascii_lowercase() || c == '-';

@@ -1,10 +1,10 @@
-//! The standard library of C++ in the SDK: LLVM's libc++, libc++abi and libunwind, compiled for the
-//! C library of the SDK.
+//! The standard library of C++ in the SDK: LLVM's libc++, libc++abi and libunwind, compiled for
+//! the C library of the SDK.
 //!
-//! Debian packages these libraries for its own C library only, whose numbers and structures are
-//! other ones. The sources, unchanged but for a few lines, are in the package of the compiler
-//! Emscripten, which compiles them too. They are downloaded once and compiled again when the
-//! headers of the C library, the compiler or the script that calls it change.
+//! Debian packages these libraries for its own C library only, which has other numbers and
+//! structures. The sources, unchanged but for a few lines, are in the package of the compiler
+//! Emscripten, which compiles them, too. They are downloaded once, and compiled again if the
+//! headers of the C library, the compiler, or the script that calls it change.
 
 use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
 use harness::base::packages;
@@ -14,14 +14,14 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The package, and where the libraries are in it.
+/// The package, and the directory of the libraries in it.
 const PACKAGE: &str = "emscripten";
 const INSIDE: &str = "./usr/share/emscripten/system/lib";
-/// Where the sources are kept.
+/// The directory in which the sources are kept.
 const SOURCES: &str = "sources";
 const PARTS: [&str; 3] = ["libcxx", "libcxxabi", "libunwind"];
-/// The start of a line of the sources that holds for Emscripten alone, and what it becomes: LLVM
-/// has no such line. The tables of exceptions are not WebAssembly's.
+/// A file, the beginning of a line in it that is right only for Emscripten, and its replacement,
+/// since LLVM has no such line: the tables of exceptions here are not WebAssembly's.
 const MENDED: (&str, &str, &str) = (
     "libcxxabi/src/cxa_personality.cpp",
     "#define __USING_SJLJ_OR_WASM_EXCEPTIONS__",
@@ -29,7 +29,7 @@ const MENDED: (&str, &str, &str) = (
 );
 /// The configuration of libc++ for the C library, in the project.
 const CONFIG: &str = "lib/sdk/libc++.config";
-/// How each source is compiled. Warnings of other people's code help nobody here.
+/// The options for each source. Warnings about code of other projects are off.
 const OPTIONS: &[&str] = &[
     "-O2",
     "-w",
@@ -41,14 +41,14 @@ const OPTIONS: &[&str] = &[
     "-D_LIBCXXABI_BUILDING_LIBRARY",
     "-D_LIBUNWIND_IS_NATIVE_ONLY",
 ];
-/// What sources in C++ are compiled with besides.
+/// Further options for sources in C++.
 const PLUSPLUS_OPTIONS: &[&str] = &["-std=gnu++20"];
 /// The compiler of the libraries, in the SDK.
 const COMPILER: &str = "bin/skiff-c++";
-/// The C library's headers, in the project: what the compiled libraries depend on.
+/// The C library's headers, in the project, on which the compiled libraries depend.
 const C_HEADERS: &str = "lib/os/libc/include";
 
-/// A library: its archive, where its sources are, and which of them belong to it.
+/// A library: its archive, the directories of its sources, and which of the sources belong to it.
 struct Library {
     archive: &'static str,
     sources: &'static [&'static str],
@@ -64,7 +64,8 @@ const LIBRARIES: [Library; 3] = [
     Library {
         archive: "libc++abi.a",
         sources: &["libcxxabi/src"],
-        // `new` and `delete` are in libc++ as well; the other is for programs without exceptions.
+        // `new` and `delete` are in libc++, too, and the other source is for programs without
+        // exceptions.
         takes: |name| {
             let others = ["stdlib_new_delete.cpp", "cxa_noexception.cpp"];
             name.ends_with(".cpp") && !others.contains(&name)
@@ -86,15 +87,15 @@ const LIBRARIES: [Library; 3] = [
     },
 ];
 
-/// The library that Rust's standard library asks for to unwind: here the one of C++ does that.
+/// The library by which Rust's standard library unwinds; that of C++ takes its place here.
 const OF_GCC: &str = "libgcc_eh.a";
 
-/// Whether the libraries can be made here: the sources are there, or can be downloaded.
+/// Whether the libraries can be made: the sources exist, or can be downloaded.
 pub fn can_be_made() -> bool {
     Place::PlusPlus.path().join(SOURCES).exists() || packages::can_download()
 }
 
-/// Puts headers and libraries into an SDK that has everything else.
+/// Adds headers and libraries to an SDK that is complete otherwise.
 pub fn add(sdk: &Path) -> Result<()> {
     let place = workspace::make(Place::PlusPlus)?;
     let sources = place.join(SOURCES);
@@ -130,7 +131,7 @@ pub fn add(sdk: &Path) -> Result<()> {
     archive(&sdk.join("lib").join(OF_GCC), &[])
 }
 
-/// Downloads the package and takes the sources out of it.
+/// Downloads the package and extracts the sources from it.
 fn fetch(place: &Path, sources: &Path) -> Result<()> {
     let step = TimedStep::start("fetching the sources of the standard library of C++".to_string());
     let file = packages::download(PACKAGE, place)?;
@@ -146,13 +147,13 @@ fn fetch(place: &Path, sources: &Path) -> Result<()> {
     std::fs::rename(fresh.join(INSIDE), sources)
         .context(|| format!("put {} in place", sources.display()))?;
     remove(&fresh)?;
-    // A hundred megabytes of which three were needed.
+    // The file has a hundred megabytes, of which three were needed.
     std::fs::remove_file(&file).context(|| format!("remove {}", file.display()))?;
     step.done();
     Ok(())
 }
 
-/// Takes out of the sources what holds for Emscripten alone.
+/// Replaces the line of the sources that is right only for Emscripten.
 fn mend(sources: &Path) -> Result<()> {
     let (file, theirs, ours) = MENDED;
     let path = sources.join(file);
@@ -164,8 +165,8 @@ fn mend(sources: &Path) -> Result<()> {
     std::fs::write(&path, text).context(|| format!("write {}", path.display()))
 }
 
-/// The key of a build of the libraries, from all that they are made of: with another one they are
-/// compiled again.
+/// The key of a build of the libraries, computed from everything that they are made of. If it
+/// changes, they are compiled again.
 fn key(sdk: &Path, sources: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     for tree in [workspace::root().join(C_HEADERS), sources.to_path_buf()] {
@@ -195,7 +196,7 @@ fn add_tree(hasher: &mut DefaultHasher, directory: &Path) -> Result<()> {
 }
 
 impl Library {
-    /// Compiles its sources and puts them into its archive.
+    /// Compiles the library's sources and puts the objects into its archive.
     fn compile(&self, sdk: &Path, sources: &Path, to: &Path) -> Result<()> {
         let mut files = Vec::new();
         for directory in self.sources {
@@ -217,7 +218,7 @@ impl Library {
     }
 }
 
-/// Compiles one source; its object.
+/// Compiles one source and returns its object.
 fn compile(sdk: &Path, sources: &Path, file: &Path, objects: &Path) -> Result<PathBuf> {
     let mut name = file.file_name().unwrap_or_default().to_os_string();
     name.push(".o");
@@ -233,7 +234,7 @@ fn compile(sdk: &Path, sources: &Path, file: &Path, objects: &Path) -> Result<Pa
     }
     command
         .args(OPTIONS)
-        // The places of the sources help nobody either.
+        // The paths of the sources are of no use to users either.
         .arg(format!("-ffile-prefix-map={}=", sources.display()));
     for headers in ["libcxx", "libcxx/src", "libunwind/include"] {
         command.arg("-I").arg(sources.join(headers));

@@ -1,4 +1,4 @@
-//! Shows how far calls of cargo are that run side by side: how many units (crates and build
+//! Shows the progress of calls of cargo that run in parallel: how many units (crates and build
 //! scripts) are built, of how many, and the last one.
 
 use harness::base::report::{Context, Failure, Result};
@@ -8,20 +8,20 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a build goes on before it is worth a word; most take less.
+/// How long a build must take before its progress is shown; most take less.
 const SILENT: Duration = Duration::from_secs(2);
-/// Time between two lines where there is no terminal on which one line can change.
+/// Time between two lines of progress if there is no terminal on which one line can be rewritten.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// One call of cargo.
 pub struct Build<'a> {
-    /// The name of what is built, for the message of a failure.
+    /// What is built, for the message of a failure.
     pub what: String,
-    /// Makes the call, without options about its output.
+    /// Makes the command, without options about its output.
     pub cargo: &'a (dyn Fn() -> Command + Sync),
 }
 
-/// Runs calls of cargo side by side to their end. Cargo's warnings and errors are shown.
+/// Runs calls of cargo in parallel to their end. Cargo's warnings and errors are shown.
 pub fn run(builds: &[Build<'_>]) -> Result<()> {
     let progress = Progress {
         start: Instant::now(),
@@ -43,7 +43,7 @@ pub fn run(builds: &[Build<'_>]) -> Result<()> {
     results.into_iter().collect()
 }
 
-/// A line of what cargo writes, as far as it matters here.
+/// A line of cargo's output, with the fields that are needed here.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -81,7 +81,7 @@ fn follow(build: &Build<'_>, progress: &Progress) -> Result<()> {
     Err(format!("building {what} failed; cargo's words are above").into())
 }
 
-/// The name of the unit, if a line reports one as built.
+/// The name of the unit that a line reports as built, if it does.
 fn built(line: &str) -> Option<String> {
     let message: Message = serde_json::from_str(line).ok()?;
     let target = message
@@ -103,7 +103,7 @@ struct State {
     /// The number of units, once that is known.
     total: Option<usize>,
     has_ended: bool,
-    /// When something was shown.
+    /// When progress was last shown.
     shown: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl Progress {
         });
     }
 
-    /// Shows how far it is, unless that was shown just now.
+    /// Shows the progress, unless it was shown just now.
     fn show(&self, state: &mut State, name: &str) {
         let last = state.shown;
         if self.start.elapsed() < SILENT
@@ -132,16 +132,16 @@ impl Progress {
         let seconds = self.start.elapsed().as_secs();
         let text = text(state.built, state.total, seconds, name);
         let text = match self.is_terminal {
-            // Back to the beginning, and nothing left of a longer line.
+            // Returns to the beginning of the line and clears a longer one.
             true => format!("\r    {text}\x1b[K"),
             false => format!("    {text}\n"),
         };
         state.shown = Some(Instant::now());
-        // A display that cannot be written to shows nothing.
+        // A failure of the display does not matter.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
-    /// Finds out how many units there are, if the build takes long enough for somebody to ask.
+    /// Counts the units of the builds, if they take long enough to show progress.
     fn count(&self, builds: &[Build<'_>]) {
         while self.start.elapsed() < SILENT {
             std::thread::sleep(Duration::from_millis(50));
@@ -153,12 +153,12 @@ impl Progress {
         self.with(|state| state.total = total);
     }
 
-    /// Leaves no half line behind.
+    /// Clears the line of progress.
     fn end(&self) {
         self.with(|state| {
             state.has_ended = true;
             if self.is_terminal && state.shown.is_some() {
-                // As above.
+                // A failure of the display does not matter.
                 let _ = std::io::stderr().write_all(b"\r\x1b[K");
             }
         });
@@ -172,7 +172,7 @@ fn text(built: usize, total: Option<usize>, seconds: u64, name: &str) -> String 
     }
 }
 
-/// The units of a call that end with a message, from cargo's own plan.
+/// The number of units of a call that end with a message, from cargo's own plan.
 fn units(mut cargo: Command) -> Option<usize> {
     #[derive(Deserialize)]
     struct Plan {
@@ -183,7 +183,7 @@ fn units(mut cargo: Command) -> Option<usize> {
         mode: String,
     }
     cargo.args(["--quiet", "--unit-graph", "-Zunstable-options"]);
-    // The build itself prints the error.
+    // The build itself will print the error.
     let output = cargo.stderr(Stdio::null()).output().ok()?;
     let plan: Plan = serde_json::from_slice(&output.stdout).ok()?;
     let is_compiled = |unit: &&Unit| unit.mode != "run-custom-build";

@@ -1,6 +1,7 @@
-//! `check-redox`: what can be known of a Redox installation without having one. The programs that
-//! go there type-check with the standard library for its target, the files in `config/redox` are
-//! what its build system reads, and `docs/redox.md` names all of the kernel that they use.
+//! `check-redox`: checks everything about a Redox installation that can be checked without one.
+//! The programs for it type-check with the standard library for its target, the files in
+//! `config/redox` are of the form that its build system reads, and `docs/redox.md` names all parts
+//! of the kernel that they use.
 
 mod surface;
 
@@ -12,22 +13,22 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Where the files for the build system of Redox are.
+/// Directory of the files for the build system of Redox.
 const FILES: &str = "config/redox";
-/// Packages that are checked with `std` and not installed: programs that every Redox has in its own
-/// form, and the examples.
+/// Packages that are checked with `std` and not installed: programs that every Redox has in a form
+/// of its own, and the examples.
 const CHECKED_ONLY: &[&str] = &["tools", "scif-examples", "st-examples"];
 /// Directory of the drivers of a Redox installation.
 const DRIVERS: &str = "/usr/lib/drivers/";
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     surface::check()?;
     let installed = check_files()?;
     type_check(&installed)
 }
 
-/// A recipe of the Redox build system, as far as ours goes.
+/// A recipe of the Redox build system, with the fields that ours uses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recipe {
@@ -56,7 +57,7 @@ struct Driver {
     command: Vec<String>,
 }
 
-/// A unit of init.
+/// A unit of Redox's init.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UnitFile {
@@ -85,7 +86,7 @@ enum ServiceType {
     Scheme(String),
 }
 
-/// Checks the files for the build system; returns the packages that the recipe installs.
+/// Checks the files for the build system. Returns the packages that the recipe installs.
 fn check_files() -> Result<Vec<String>> {
     let recipe: Recipe = read("recipe.toml")?;
     let packages = recipe_packages(&recipe)?;
@@ -108,7 +109,7 @@ fn check_files() -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// The packages in the recipe's loop, if it is the one that is understood here.
+/// The packages in the recipe's loop, if the recipe has the form that is understood here.
 fn recipe_packages(recipe: &Recipe) -> Result<Vec<String>> {
     let Recipe { build } = recipe;
     if build.template != "custom" {
@@ -188,7 +189,7 @@ fn check_unit(
     if file.unit.description.is_empty() {
         return Err("no description".into());
     }
-    // Ours are numbered from 30 on; what comes before belongs to the system.
+    // This project's units are numbered from 30 on; those before belong to the system.
     let ours = |unit: &&String| unit.as_str() >= "30";
     for unit in file.unit.requires_weak.iter().filter(ours) {
         if !units.contains(&format!("init.d/{unit}")) {
@@ -204,7 +205,7 @@ fn read<T: for<'de> Deserialize<'de>>(name: &str) -> Result<T> {
     toml::from_str(&text).context(|| format!("understand {FILES}/{name}"))
 }
 
-/// The files in a directory of [`FILES`], as paths in there.
+/// The files in a directory of [`FILES`], as paths below it.
 fn names(directory: &str) -> Result<Vec<String>> {
     let path = workspace::root().join(FILES).join(directory);
     let list = |path: &Path| -> std::io::Result<Vec<String>> {

@@ -1,9 +1,10 @@
-//! `sanitize`: the native tests under AddressSanitizer and ThreadSanitizer, with the compiler that
-//! is there: its option is unstable, so it is allowed by an environment variable.
+//! `sanitize`: runs the native tests under AddressSanitizer and ThreadSanitizer with the installed
+//! compiler. Its option for them is unstable, so an environment variable allows it.
 //!
-//! Everything the image's programs share is built and tested on the development machine with each
-//! load and store checked. The standard library is not built anew: it is not ours, and most of what
-//! it does for us is inlined into our code and checked there.
+//! The code that the image's programs share is built and tested on the development machine with
+//! each load and store checked. The standard library is not rebuilt: it is not part of this
+//! project, and most of its code that works for the project is inlined into the project's code and
+//! checked there.
 
 use crate::fuzz::TRIPLE;
 use harness::base::cargo;
@@ -11,15 +12,15 @@ use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 use harness::base::workspace::Place;
 
-/// A sanitizer and what runs under it.
+/// A sanitizer, and the tests that run under it.
 struct Kind {
     name: &'static str,
-    /// Where it is built.
+    /// The directory of its build.
     place: Place,
     rustflags: &'static str,
-    /// The environment variable with its options, and those.
+    /// The environment variable for its options, and the options.
     options: (&'static str, &'static str),
-    /// Calls of cargo, each a line of words.
+    /// Calls of cargo, each as a line of arguments.
     calls: &'static [&'static str],
 }
 
@@ -29,7 +30,7 @@ const KINDS: &[Kind] = &[
         name: "address",
         place: Place::Address,
         rustflags: "-Zsanitizer=address",
-        // Tests give memory away on purpose that lives as long as the program.
+        // Tests leak memory on purpose that lives as long as the program.
         options: ("ASAN_OPTIONS", "detect_leaks=0"),
         calls: &[
             "test --quiet --lib -p hal -p scheme -p client-memory -p skiff-libc -p scif -p micd \
@@ -37,8 +38,9 @@ const KINDS: &[Kind] = &[
             "test --quiet --test plain -p scif-ring",
         ],
     },
-    // The rings of a connection with both ends on threads. No tests: the test harness hands them to
-    // threads through the standard library, and what is not checked there looks like a race.
+    // The rings of a connection with its two ends on threads. It runs no tests: the test harness
+    // passes them to threads through the standard library, and since that is not checked, it looks
+    // like a race.
     Kind {
         name: "thread",
         place: Place::Thread,
@@ -48,7 +50,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// The command: one kind, or all.
+/// Runs the command: one kind, or all.
 pub fn command(settings: &Settings) -> Result<()> {
     let wanted = |kind: &&Kind| settings.kind().is_none_or(|name| name == kind.name);
     let kinds: Vec<_> = KINDS.iter().filter(wanted).collect();
@@ -69,14 +71,15 @@ pub fn command(settings: &Settings) -> Result<()> {
 fn run(kind: &Kind, call: &str) -> Result<()> {
     let mut words: Vec<&str> = call.split_whitespace().collect();
     let end = words.iter().position(|word| *word == "--");
-    // Named, so that build scripts are not checked.
+    // The target is given explicitly, so that build scripts are not checked.
     let target = ["--target", TRIPLE];
     let at = end.unwrap_or(words.len());
     words.splice(at..at, target);
     let mut command = cargo::in_project();
     command
         .args(words)
-        // Each in a place of its own, as flags change all that is built.
+        // Each kind has a build directory of its own, because flags change everything that is
+        // built.
         .env("CARGO_TARGET_DIR", kind.place.path())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", kind.rustflags)

@@ -1,14 +1,14 @@
 //! `sdk`: writes headers, libraries and compilers for C, C++ and Rust programs to `target/sdk`.
 //!
-//! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
+//! The libraries are one static library of Rust's, taken apart. libscif.a has the objects of the
 //! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
 //! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h` and `rdma/rdma_cma.h`, libc.a all
-//! others, start-up code included. All they define is weak, so that a program may define any of
-//! their functions itself, `scif_send` as well as `malloc`: an object of Rust's holds many
-//! functions, and would otherwise clash with the program's as soon as one of the others is needed.
-//! Names that Rust made have another beginning than in a program in Rust, whose own standard
-//! library would otherwise take their place. Nothing in the directory names a place of this
-//! machine, so it can be moved and given away.
+//! others, start-up code included. All names that they define are weak, so that a program may
+//! define any of their functions itself, `scif_send` as well as `malloc`: an object of Rust's
+//! holds many functions, and would otherwise clash with the program's as soon as one of the others
+//! is needed. Names that Rust has made get a prefix that a Rust program does not have, as its own
+//! standard library would otherwise take their place. No file in the directory contains a path of
+//! this machine, so it can be moved and given away.
 
 use crate::config;
 use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
@@ -23,10 +23,11 @@ use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The package whose static library it is, and the file cargo makes.
+/// The package of the static library, and the file that cargo makes of it.
 pub const PACKAGE: &str = "sdk";
 const LIBRARY: &str = "libsdk.a";
-/// The libraries made of it, and the crates whose objects each has; the last one has all others.
+/// The libraries made of it, each with the crates whose objects it has; the last one has all
+/// others.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("libscif.a", &["libscif", "scif"]),
     ("libsocket.a", &["libsocket"]),
@@ -35,10 +36,10 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("libibumad.a", &["libibumad"]),
     ("libc.a", &[]),
 ];
-/// The crates of the C library, and of what compilers call for.
+/// The crate of the C library, and that of the functions that compilers call.
 const C_LIBRARY: &str = "skiff_libc";
 const BUILTINS: &str = "compiler_builtins";
-/// Libraries that programs name though all of them is in libc.a or in those of C++.
+/// Libraries that programs name although all their functions are in libc.a or in those of C++.
 const EMPTY: &[&str] = &[
     "libm.a",
     "libpthread.a",
@@ -50,7 +51,7 @@ const EMPTY: &[&str] = &[
     "libgcc_s.a",
     "librdmacm.a",
 ];
-/// Where headers come from, in the project.
+/// Directories of the headers, in the project.
 const HEADERS: &[&str] = &[
     "lib/os/libc/include",
     "lib/libscif/include",
@@ -59,10 +60,10 @@ const HEADERS: &[&str] = &[
     "lib/libibverbs/include",
     "lib/libibumad/include",
 ];
-/// The programs that build programs, in the project.
+/// The scripts that build programs, in the project.
 const BUILDERS: &[&str] = &["lib/libscif/skiff-cc", "lib/sdk/skiff-cargo"];
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     let mut wanted = toolchain::packages();
     wanted.extend([packages::ARCHIVER, packages::CXX_COMPILER]);
@@ -87,8 +88,8 @@ pub fn command(_settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Lays the SDK out in a directory, from the library that cargo made last; with the library of C++
-/// if that is wanted.
+/// Lays out the SDK in a directory, from the library that cargo has built last. With
+/// `with_plusplus` it also has the library of C++.
 fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     let library = Target::Program.place().path();
     let library = library
@@ -107,10 +108,10 @@ fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     for builder in BUILDERS {
         let from = workspace::root().join(builder);
         let to = fresh.join("bin").join(from.file_name().unwrap_or_default());
-        // The copy keeps the right to be executed.
+        // The copy remains executable.
         std::fs::copy(from, &to).context(|| format!("write {}", to.display()))?;
     }
-    // One program: it looks at its name.
+    // Both names are one script, which looks at the name it is called by.
     let other = fresh.join("bin/skiff-c++");
     std::os::unix::fs::symlink("skiff-cc", &other)
         .context(|| format!("write {}", other.display()))?;
@@ -121,7 +122,7 @@ fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     if let Some(problem) = problem {
         return Err(format!("the SDK would hold a path of this machine: {problem}").into());
     }
-    // Programs that are being compiled meanwhile see the old one or the new one.
+    // Programs that are being compiled meanwhile see either the old SDK or the new one.
     remove(sdk)?;
     std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))
 }
@@ -131,9 +132,9 @@ pub fn place_for_tests() -> PathBuf {
     Place::Patterns.path().join("sdk")
 }
 
-/// Lays out an SDK for the tests' programs, from the library that cargo made last; returns its
-/// place. Programs in C++ need its library, and those with Rust's standard library take it when it
-/// can be had, as a user's SDK does.
+/// Lays out an SDK for the tests' programs, from the library that cargo has built last, and
+/// returns its directory. Programs in C++ need the library of C++; those with Rust's standard
+/// library use it if it can be made, as with a user's SDK.
 pub fn for_tests(programs: &[Program], with_std: bool) -> Result<PathBuf> {
     make_dir(&Place::Patterns.path())?;
     let sdk = place_for_tests();
@@ -147,7 +148,7 @@ pub fn for_tests(programs: &[Program], with_std: bool) -> Result<PathBuf> {
     Ok(sdk)
 }
 
-/// Compiles programs of C and C++ with an SDK, side by side; returns their files.
+/// Compiles programs in C and C++ with an SDK, in parallel. Returns their files.
 pub fn compile_all(sdk: &Path, programs: &[Program]) -> Result<Vec<PathBuf>> {
     parallel(programs, |program| {
         let file = Place::Patterns.path().join(&program.name);
@@ -163,11 +164,11 @@ pub fn std_programs(package: &Path) -> Result<Vec<String>> {
     Ok(sources.iter().filter_map(stem).collect())
 }
 
-/// What the names of programs end in whose panics abort, and the profile that builds them.
+/// The suffix in the names of programs whose panics abort, and the profile that builds them.
 const ABORTS: &str = "-abort";
 const ABORTING: &str = "aborting";
 
-/// Builds programs of such a package as a user does, by `skiff-cargo`; returns their files.
+/// Builds programs of such a package with `skiff-cargo`, as a user does. Returns their files.
 pub fn build_std(
     sdk: &Path,
     toolchain: &Toolchain,
@@ -189,7 +190,7 @@ pub fn build_std(
             .env("CARGO_TARGET_DIR", &place)
             .args(["build", "--profile", profile, "--locked"]);
         if profile == ABORTING {
-            // Nothing but the library itself is compiled a second time for it.
+            // Only the library itself is compiled a second time for it.
             cargo.arg("--no-default-features");
         }
         let directory = place.join(Target::Program.triple()).join(profile);
@@ -226,7 +227,7 @@ impl Program {
     }
 }
 
-/// The Debian packages that compiling programs takes, besides the toolchain.
+/// The Debian packages that compiling programs needs, besides the toolchain.
 pub fn packages_for(programs: &[Program]) -> Vec<Package> {
     let mut wanted = Vec::new();
     for package in programs.iter().map(Program::package) {
@@ -234,7 +235,7 @@ pub fn packages_for(programs: &[Program]) -> Vec<Package> {
             wanted.push(package);
         }
     }
-    // It compiles the library of C++, whoever compiles the programs.
+    // This compiler builds the library of C++, whichever one compiles the programs.
     if programs.iter().any(Program::is_plusplus) {
         wanted.push(packages::CXX_COMPILER);
     }
@@ -244,7 +245,7 @@ pub fn packages_for(programs: &[Program]) -> Vec<Package> {
     wanted
 }
 
-/// The programs of a directory: each source by each compiler.
+/// The programs of a directory: each source with each compiler.
 pub fn programs(directory: &Path) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for source in entries(directory)? {
@@ -264,7 +265,7 @@ pub fn programs(directory: &Path) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The compilers of the tests, and what the names of their programs end in.
+/// The compilers of the tests, and the suffixes in the names of their programs.
 const COMPILERS: [(&str, &str); 2] = [("gcc", ""), (CLANG, "-clang")];
 const CLANG: &str = "clang";
 
@@ -276,7 +277,7 @@ enum Language {
 }
 
 impl Language {
-    /// By the end of a file's name.
+    /// The language of a file's extension.
     fn of(extension: &std::ffi::OsStr) -> Option<Language> {
         match extension.to_str() {
             Some("c") => Some(Self::C),
@@ -285,7 +286,7 @@ impl Language {
         }
     }
 
-    /// What compiles it, in the SDK.
+    /// The script in the SDK that compiles the language.
     fn builder(self) -> &'static str {
         match self {
             Self::C => "bin/skiff-cc",
@@ -300,7 +301,8 @@ impl Language {
         }
     }
 
-    /// Options against warnings: gcc guesses about functions of the C++ library's headers, too.
+    /// Options that turn off warnings: gcc also guesses about functions of the C++ library's
+    /// headers.
     fn quiet(self, compiler: &str) -> &'static [&'static str] {
         match (self, compiler) {
             (Self::CPlusPlus, "gcc") => {
@@ -311,7 +313,7 @@ impl Language {
     }
 }
 
-/// Compiles one program; the messages of the compiler, warnings included, are errors.
+/// Compiles one program. Any message of the compiler, warnings included, is an error.
 fn compile(sdk: &Path, program: &Program, file: &Path) -> Result<()> {
     let mut command = Command::new(sdk.join(program.language.builder()));
     command
@@ -325,7 +327,7 @@ fn compile(sdk: &Path, program: &Program, file: &Path) -> Result<()> {
     run(&mut command)
 }
 
-/// Takes the static library apart into the SDK's two.
+/// Takes the static library apart into the SDK's libraries.
 fn split(library: &Path, to: &Path) -> Result<()> {
     let objects = to.join("objects");
     make_dir(&objects)?;
@@ -361,8 +363,9 @@ fn split(library: &Path, to: &Path) -> Result<()> {
     remove(&objects)
 }
 
-/// Hides what the compiler's own library defines besides the C library: its `sqrt` sets no `errno`,
-/// and which of the two a program got would depend on the order of the objects.
+/// Hides the functions of the compiler's own library that the C library defines, too. The other
+/// `sqrt` does not set `errno`, and the order of the objects would decide which one a program
+/// gets.
 fn hide_doubles(objects: &[PathBuf]) -> Result<()> {
     let (ours, others): (Vec<_>, Vec<_>) = objects
         .iter()
@@ -382,7 +385,7 @@ fn hide_doubles(objects: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Makes names of an object, a line each, invisible to others.
+/// Makes names of an object, which are given one a line, invisible to other objects.
 fn localize(object: &Path, names: &str) -> Result<()> {
     let list = object.with_extension("names");
     std::fs::write(&list, names).context(|| format!("write {}", list.display()))?;
@@ -391,7 +394,7 @@ fn localize(object: &Path, names: &str) -> Result<()> {
     run(Command::new("objcopy").arg(option).arg(object))
 }
 
-/// Makes what an object defines weak, and sets Rust's names apart.
+/// Makes the names that an object defines weak, and renames Rust's own.
 fn prepare(path: &Path) -> Result<()> {
     let mut object = read(path)?;
     object::weaken(&mut object)?;
@@ -399,14 +402,15 @@ fn prepare(path: &Path) -> Result<()> {
     std::fs::write(path, object).context(|| format!("write {}", path.display()))
 }
 
-/// The crate an object belongs to: `scif-0123.scif.4567-cgu.0.rcgu.o` is of `scif`.
+/// The crate of an object: `scif-0123.scif.4567-cgu.0.rcgu.o` is of `scif`.
 fn crate_of(object: &Path) -> String {
     let name = object.file_name().unwrap_or_default().to_string_lossy();
     let end = name.find(['-', '.']).unwrap_or(name.len());
     name[..end].to_string()
 }
 
-/// Searches the SDK for paths of this machine; an error names the file.
+/// Searches the SDK for paths of this machine. Returns a message that names the file, if there is
+/// one.
 fn find_path(directory: &Path) -> Result<Option<String>> {
     for path in entries(directory)? {
         if path.is_dir() {
@@ -443,8 +447,8 @@ mod tests {
         assert_eq!((of("a.h"), of("a.sh"), of("c")), (None, None, None));
     }
 
-    /// An SDK of empty files in a temporary directory, and compilers in its `compilers` that print
-    /// how they are called.
+    /// An SDK of empty files in a temporary directory, and, in its `compilers`, compilers that
+    /// print their arguments.
     struct Builders(PathBuf);
 
     impl Builders {
@@ -483,8 +487,8 @@ mod tests {
             Self(place)
         }
 
-        /// Calls a script with words, and with `SKIFF_CC` unless that is empty: the words that the
-        /// compiler got behind its own name, or the script's message.
+        /// Calls a script with words, and with `SKIFF_CC` unless that is empty. Returns the
+        /// arguments that the compiler got, or the script's message.
         fn call(&self, script: &str, compiler: &str, words: &[&str]) -> Result<String> {
             let mut command = Command::new("sh");
             let others = std::env::var("PATH").unwrap();
@@ -519,7 +523,7 @@ mod tests {
             ("clang", "clang++ "),
             ("clang-19", "clang++-19 "),
         ] {
-            // A C source, too, is C++ to it.
+            // The C++ compiler takes a C source as C++, too.
             let line = builders.call("skiff-c++", asked, &["-c", "a.c"]).unwrap();
             assert!(line.starts_with(called), "{asked}: {line}");
             assert!(line.contains("/include/c++/v1 "), "{asked}: {line}");
@@ -549,7 +553,7 @@ mod tests {
             assert!(!line.contains("c++/v1"), "{words:?}: {line}");
             assert!(line.contains(" -nostdlib "), "{words:?}: {line}");
         }
-        // A question goes to the compiler as it is, unless there is something to compile.
+        // A query goes to the compiler unchanged, unless there is something to compile.
         assert_eq!(call(&["-v"]).unwrap(), "gcc -v\n");
         assert!(call(&["-v", "a.c"]).unwrap().contains(" -nostdlib "));
         for words in [&["-O2"][..], &["-xc"], &["-o", "a"], &[]] {
@@ -566,7 +570,7 @@ mod tests {
             .lines()
             .filter(|line| !line.trim_start().starts_with('#'));
         for line in code {
-            // Absolute paths but the null device; `$sdk/…` and patterns are none.
+            // No absolute paths but the null device; `$sdk/…` and patterns are not absolute.
             let words = line.replace("/dev/null", "");
             let absolute = |word: &str| word.starts_with('/') && word.len() > 3;
             assert!(!words.split_whitespace().any(absolute), "{line}");

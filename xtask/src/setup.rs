@@ -6,7 +6,7 @@ use harness::base::packages;
 use harness::base::report::Result;
 use harness::base::settings::Settings;
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     packages::ensure(&test::packages_wanted())?;
     let toolchain = toolchain::find()?;

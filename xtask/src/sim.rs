@@ -1,13 +1,13 @@
-//! `sim`: runs the protocol simulator for as many seeds as wanted, or one seed to repeat a failure.
+//! `sim`: runs the protocol simulator for a number of seeds, or for one seed to repeat a failure.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::Settings;
 
-/// Seeds that are run by default.
+/// Number of seeds that are run by default.
 const USUAL_SEEDS: u64 = 200;
 
-/// The command: the simulator's program, with the first seed and how many.
+/// Runs the command: the simulator's program, with the first seed and the number of seeds.
 pub fn command(settings: &Settings) -> Result<()> {
     let seed = settings.seed()?;
     let usual = if seed.is_some() { 1 } else { USUAL_SEEDS };

@@ -1,9 +1,9 @@
-//! `test`: everything continuous integration runs, stage by stage. A stage that fails does not stop
-//! the others, except that without an image no guest can be tested.
+//! `test`: everything that continuous integration runs, stage by stage. A stage that fails does
+//! not stop the others, except that without an image no guest can be tested.
 //!
-//! What needs no image runs beside the guests at the lowest priority: these wait for each other for
-//! much of their time, and a compiler takes what they leave. So is Rust's standard library built,
-//! which takes minutes; the suites that need it come last.
+//! The stages that need no image run beside the guests at the lowest priority: guests wait for
+//! each other for much of their time, and compilers use the time that they leave. Rust's standard
+//! library is built in this way, too, which takes minutes; the suites that need it come last.
 //!
 //! The guest suites are listed in `config/tests.toml`; the same engine as for users' scripts runs
 //! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
@@ -30,11 +30,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The command.
+/// Runs the command.
 pub fn command(settings: &Settings) -> Result<()> {
     let tests = config::tests()?;
     if settings.only().is_none() {
-        // At once, in place of one after the other and after long stages.
+        // All packages are installed at once, rather than one after the other and after long
+        // stages.
         packages::ensure(&packages_wanted())?;
     }
     let score = Score::new(settings.only());
@@ -50,8 +51,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.conclude()
 }
 
-/// The suites that were asked for: those of a whole run's first part, and those of its second one,
-/// whose scripts may start programs with Rust's standard library. Single suites have one part.
+/// The suites to run: those of the first part of a whole run, and those of its second part, whose
+/// scripts may start programs with Rust's standard library. Runs of single suites have one part.
 fn chosen<'a>(
     score: &Score,
     settings: &Settings,
@@ -73,8 +74,8 @@ fn chosen<'a>(
     Ok((first, second))
 }
 
-/// The stages without guests. The one that takes the directory of the image's build comes last,
-/// but for what is built with what that build has made.
+/// Runs the stages without guests. The one that uses the directory of the image's build comes
+/// last, except for the one that needs the results of that build.
 fn on_host(score: &Score, settings: &Settings, tests: &Tests, is_built: Receiver<()>) {
     if let Err(failure) = priority::give_way() {
         println!("     stages beside the guests: {}", failure.message);
@@ -84,13 +85,13 @@ fn on_host(score: &Score, settings: &Settings, tests: &Tests, is_built: Receiver
     score.stage("fuzz", fuzz::smoke);
     score.stage("check-redox", || redox::command(settings));
     score.stage("lint-guest", lint_guest);
-    // Single stages build it with their image.
+    // Runs of single stages build it with their image.
     if settings.only().is_none() && is_built.recv().is_ok() {
         score.stage("build-std", build::std_tests);
     }
 }
 
-/// The image, and the stages that boot it; tells when it is built.
+/// Builds the image and runs the stages that boot it. Reports over `built` when it is built.
 fn in_guests(
     score: &Score,
     settings: &Settings,
@@ -105,7 +106,8 @@ fn in_guests(
         image = build_image(score, "build", settings, &contents);
     }
     if image.is_some() {
-        // Nobody waits for it if the other row has panicked, which the scope reports.
+        // If the other thread has panicked, nothing receives this, and the scope reports the
+        // panic.
         let _ = built.send(());
     }
     drop(built);
@@ -119,8 +121,8 @@ fn in_guests(
     Ok(())
 }
 
-/// The image with all test programs, and the suites that need those with Rust's standard library.
-/// It is built beside the other guests, as it takes minutes.
+/// Builds the image with all test programs, and runs the suites that need those with Rust's
+/// standard library. The image is built beside the other guests, since that takes minutes.
 fn with_the_standard_library(score: &Score, settings: &Settings, suites: &[&Suite]) -> Result<()> {
     if suites.is_empty() {
         return Ok(());
@@ -133,7 +135,7 @@ fn with_the_standard_library(score: &Score, settings: &Settings, suites: &[&Suit
     Ok(())
 }
 
-/// The stage that builds an image; nothing if it failed.
+/// The stage that builds an image; `None` if it failed.
 fn build_image(
     score: &Score,
     name: &str,
@@ -156,8 +158,9 @@ fn boot(score: &Score, settings: &Settings, image: &dyn Image, suites: &[&Suite]
     }
 }
 
-/// The contents of the image that the stages boot: what their scripts name. A whole run tests what
-/// is given away. Single stages are a matter of seconds: they get it compiled for trying out.
+/// The contents of the image for the stages: the programs that their scripts name. A whole run
+/// tests the image that users get. Runs of single stages must be quick, so their image is compiled
+/// for edit cycles.
 fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Contents> {
     let purpose = settings.given_purpose()?.unwrap_or(match settings.only() {
         None => Purpose::Release,
@@ -168,7 +171,7 @@ fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Conten
         scripts.extend(demo::scripts()?.into_iter().map(|(_, text)| text));
     }
     match scripts.is_empty() {
-        // The build alone.
+        // The stage `build` alone.
         true => Ok(Contents::tests(purpose)),
         false => Ok(named(purpose, &scripts)),
     }
@@ -178,12 +181,12 @@ fn named(purpose: Purpose, scripts: &[String]) -> Contents {
     Contents::named_in(purpose, scripts.iter().map(String::as_str))
 }
 
-/// Bytes of what a user's node is started from, at most: the goal of the benchmark's row
+/// Most bytes of the files that a user's node starts from: the goal of the benchmark's row
 /// `image_bytes`.
 const MOST_IMAGE_BYTES: u64 = 16 << 20;
 
-/// A single value that is not zero in a large table of a library makes all of that table a part of
-/// each program's file. So the size is looked at, in a whole run of what is given away.
+/// Checks the size of the image that users get, in a whole run. A single value that is not zero in
+/// a large table of a library makes the whole table a part of each program's file.
 fn image_size(settings: &Settings) -> Result<()> {
     let contents = Contents::product(Purpose::Release);
     let image = prepare(&ImageBuilder, settings, &contents)?;
@@ -213,16 +216,16 @@ fn stage_name(suite: &Suite) -> String {
     format!("guest-{}", suite.name)
 }
 
-/// Counts and announces.
+/// Counts the stages and prints their results.
 struct Score {
     only: Option<String>,
     told: Mutex<Told>,
 }
 
-/// What there is to tell in the end.
+/// The results to print at the end.
 #[derive(Default)]
 struct Told {
-    /// The stages that there are.
+    /// The names of all stages.
     names: Vec<String>,
     passed: usize,
     failed: Vec<String>,
@@ -236,19 +239,19 @@ impl Score {
         }
     }
 
-    /// A stage that panicked has left this whole.
+    /// The results. A stage that panicked has left them consistent.
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a stage was asked for.
+    /// Whether a stage is to run.
     fn asks_for(&self, name: &str) -> bool {
         self.told().names.push(name.to_string());
         let only = self.only.as_ref();
         only.is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// Runs a stage if it was asked for.
+    /// Runs a stage if it is to run.
     fn stage(&self, name: &str, work: impl FnOnce() -> Result<()>) {
         if self.asks_for(name) {
             self.required(name, work);
@@ -297,7 +300,7 @@ impl Score {
     }
 }
 
-/// Runs a program to its end; what it printed is shown only if it failed, except summaries.
+/// Runs a program to its end. Its output is shown only if it fails, except for summaries.
 fn quietly(command: &mut Command) -> Result<()> {
     let output = command
         .output()
@@ -318,26 +321,26 @@ fn quietly(command: &mut Command) -> Result<()> {
     Err(format!("'cargo {}': {}", words.join(" "), output.status).into())
 }
 
-/// A call of the cargo that the user has.
+/// A call of the user's cargo.
 fn host_cargo(subcommand: &str) -> Command {
     let mut command = cargo::in_project();
     command.arg(subcommand);
     command
 }
 
-/// The packages that everything here takes.
+/// The packages that all stages need.
 pub fn packages_wanted() -> Vec<Package> {
     let mut wanted = packages::all();
     wanted.extend(toolchain::packages());
-    // A cargo of rustup gets these as components.
+    // A rustup installation has these as components.
     if Command::new("rustup").arg("--version").output().is_err() {
         wanted.extend([packages::FORMATTER, packages::LINTER]);
     }
     wanted
 }
 
-/// Makes sure that the user's cargo has a subcommand that comes apart from it: as a component of
-/// rustup, or as a package.
+/// Makes sure that the user's cargo has a subcommand that is installed separately: as a component
+/// of rustup, or as a package.
 fn ensure_component(subcommand: &str, component: &str, package: Package) -> Result<()> {
     let works = || {
         let output = host_cargo(subcommand).arg("--version").output();
@@ -358,7 +361,7 @@ fn ensure_component(subcommand: &str, component: &str, package: Package) -> Resu
     Err(format!("`cargo {subcommand}` does not work: install the component {component}").into())
 }
 
-/// Makes sure that the user's cargo formats and lints.
+/// Makes sure that the user's cargo can format and lint.
 pub fn ensure_components() -> Result<()> {
     ensure_component("fmt", "rustfmt", packages::FORMATTER)?;
     ensure_component("clippy", "clippy", packages::LINTER)
@@ -372,8 +375,8 @@ fn check_format() -> Result<()> {
 fn lint_host(tests: &Tests) -> Result<()> {
     ensure_component("clippy", "clippy", packages::LINTER)?;
     quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    // Not with --tests: that selects the programs too, which only build for the image. The profile
-    // `test` is the library with its tests.
+    // `--tests` would also select the programs, which build only for the image. The profile `test`
+    // is the library with its tests.
     for profile in ["dev", "test"] {
         let mut libraries = host_cargo("clippy");
         libraries.args(["--lib", "--quiet", "--profile", profile]);
@@ -382,7 +385,8 @@ fn lint_host(tests: &Tests) -> Result<()> {
         }
         quietly(libraries.args(["--", "-D", "warnings"]))?;
     }
-    // Nothing is linked here: no need for libFuzzer, which the build of its crate would compile.
+    // Nothing is linked here, so libFuzzer is not needed, which the build of its crate would
+    // compile.
     let mut targets = host_cargo("clippy");
     targets
         .args(["--bins", "--quiet"])
@@ -398,7 +402,7 @@ fn lint_host(tests: &Tests) -> Result<()> {
 
 fn test_host(tests: &Tests) -> Result<()> {
     quietly(host_cargo("test").arg("--quiet"))?;
-    // The examples in the documentation too: some show what must not compile.
+    // The examples in the documentation are run, too; some show code that must not compile.
     for kind in ["--lib", "--doc"] {
         let mut libraries = host_cargo("test");
         libraries.args([kind, "--quiet"]);

@@ -1,5 +1,5 @@
 //! `tidy`: checks the rules of this project that no compiler checks. Each rule is a function from
-//! a file's text to findings, and has a test in which it fires.
+//! a file's text to findings, and has a test in which it finds something.
 
 use crate::build;
 use crate::columns;
@@ -11,7 +11,7 @@ use harness::base::workspace;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Crates that may contain unsafe code; all others inherit the lint that forbids it.
+/// Crates that may contain unsafe code. All others inherit the lint that forbids it.
 const UNSAFE_HOMES: &[&str] = &[
     "kernel",
     "lib/os/libc",
@@ -26,17 +26,18 @@ const UNSAFE_HOMES: &[&str] = &[
     "lib/os/runtime",
 ];
 const MAX_COLUMNS: usize = 100;
-/// Longest source file, its tests not counted.
+/// Most lines in a source file, its tests not counted.
 const MAX_LINES: usize = 600;
-/// The inputs of the fuzz targets: any bytes, but few.
+/// The directory of the fuzz targets' inputs, which may have any bytes, and the most bytes in all
+/// of them.
 const CORPORA: &str = "tests/fuzz/corpus/";
 const MAX_CORPORA_BYTES: usize = 128 << 10;
 /// The page that names sources of Redox's kernel.
 const OTHERS_SOURCES: &str = "docs/redox.md";
-/// Where every outside crate is listed with the reason for it.
+/// The page that lists every external crate with its reason.
 const DEPENDENCY_LIST: &str = "docs/dependencies.md";
 
-/// A broken rule: where, and what to do.
+/// A violation of a rule: the place, and what to do.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
@@ -54,7 +55,7 @@ impl Finding {
     }
 }
 
-/// The command.
+/// Runs the command.
 pub fn command(_settings: &Settings) -> Result<()> {
     let findings = check()?;
     for finding in &findings {
@@ -137,7 +138,7 @@ fn read(name: &str) -> Result<String> {
     std::fs::read_to_string(workspace::root().join(name)).context(|| format!("read {name}"))
 }
 
-/// All files of the project, build results and version control left out.
+/// All files of the project but build results and version control.
 fn files() -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut directories = vec![workspace::root()];
@@ -172,7 +173,7 @@ fn check_corpora(bytes: usize) -> Option<Finding> {
 /// Rules for every text file.
 fn check_text(name: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // The parts are joined here so that this file does not break its own rule.
+    // The parts are joined here, so that this file does not break its own rule.
     let machine_paths = [
         concat!("/ho", "me/"),
         concat!("/ro", "ot/"),
@@ -239,7 +240,7 @@ fn check_source(name: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Relative links of a document lead to something.
+/// Checks that relative links in a document have targets.
 fn check_links(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -257,7 +258,7 @@ fn check_links(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
     findings
 }
 
-/// Pages that a source names exist: beside it, in the project's root or in `docs`.
+/// Checks that pages named in a source exist: beside it, in the project's root or in `docs`.
 fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let mut findings = Vec::new();
@@ -265,7 +266,7 @@ fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
         let words = line.split(|c| !is_part(c));
         let words = words.map(|word| word.trim_end_matches('.'));
         for page in words.filter(|word| word.len() > 3 && word.ends_with(".md")) {
-            // The page of another site: `//host/page` is left of its address.
+            // The page is on another site: `//host/page` is what is left of its address.
             if !page.starts_with("//") && !exists(page) {
                 let what =
                     format!("the page '{page}' is not there: name one that a reader can open");
@@ -276,7 +277,7 @@ fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
     findings
 }
 
-/// The pipeline holds no logic: what it does can be done anywhere with one command.
+/// Checks that the pipeline has no logic of its own, so that one command does the same anywhere.
 fn check_pipeline(text: &str) -> Vec<Finding> {
     let lines: Vec<_> = text.lines().collect();
     let right = lines.len() == 2 && lines[0].starts_with("#!") && lines[1].ends_with("make test");
@@ -304,7 +305,8 @@ fn check_manifests() -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Every crate inherits the workspace's lints; the homes of unsafe code demand its reasons instead.
+/// Checks that a crate inherits the workspace's lints. The homes of unsafe code must demand
+/// reasons for it instead.
 fn check_lints(member: &str, manifest: &str) -> Option<Finding> {
     let name = format!("{member}/Cargo.toml");
     let Ok(table) = manifest.parse::<toml::Table>() else {
@@ -330,7 +332,7 @@ fn check_lints(member: &str, manifest: &str) -> Option<Finding> {
     }
 }
 
-/// Names of the crates from outside that a manifest asks for with a version.
+/// Names of the external crates that a manifest requires by version.
 fn dependencies(name: &str, manifest: &str) -> Result<BTreeSet<String>> {
     let table: toml::Table = manifest.parse().context(|| format!("understand {name}"))?;
     let mut names = BTreeSet::new();
@@ -356,7 +358,7 @@ fn dependencies(name: &str, manifest: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The list and the manifests name the same crates.
+/// Checks that the list and the manifests name the same crates.
 fn check_dependency_list(used: &BTreeSet<String>, list: &str) -> Vec<Finding> {
     let mut listed = BTreeSet::new();
     let mut findings = Vec::new();
@@ -431,7 +433,7 @@ mod tests {
 
     #[test]
     fn page_rule_fires() {
-        // Joined, as this source is checked as well.
+        // The parts are joined, because this source is checked, too.
         let text = concat!(
             "// see docs/there",
             ".md.\n// and (gone",

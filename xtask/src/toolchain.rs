@@ -1,7 +1,8 @@
-//! Finds a Rust toolchain that can build for the image's two targets: one with library source.
+//! Finds a Rust toolchain that can build for the image's two targets: one with the library source.
 //!
-//! Order: the one named by SKIFF_TOOLCHAIN; a rustup toolchain with rust-src; Debian's packages,
-//! which are installed when missing. The build uses unstable options, so RUSTC_BOOTSTRAP is set.
+//! The order is: the toolchain that SKIFF_TOOLCHAIN names; a rustup toolchain with rust-src;
+//! Debian's packages, which are installed if missing. The build uses unstable options, so
+//! RUSTC_BOOTSTRAP is set.
 
 use harness::base::cargo;
 use harness::base::packages::{self, Package};
@@ -11,14 +12,14 @@ use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Oldest compiler the sources are built with.
+/// Minor version of the oldest compiler that builds the sources.
 const MIN_MINOR: u32 = 95;
 /// The environment variable that names a toolchain.
 const CHOICE: &str = "SKIFF_TOOLCHAIN";
-/// Path below a sysroot that shows that the library source is there.
+/// A path below a sysroot that exists if the library source is installed.
 const SOURCE_SIGN: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
 
-/// The purpose of a build.
+/// A target of the image's build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The kernel: no operating system below it.
@@ -36,8 +37,8 @@ impl Target {
         }
     }
 
-    /// Where it is built. Cargo lets one build at a time into a directory, and the two targets are
-    /// built side by side.
+    /// The directory of the target's build. Cargo lets only one build at a time into a directory,
+    /// and the two targets are built in parallel.
     pub fn place(self) -> Place {
         match self {
             Self::Kernel => Place::GuestKernel,
@@ -59,17 +60,17 @@ impl Target {
     }
 }
 
-/// A toolchain with library source.
+/// A toolchain with the library source.
 #[derive(Debug, Clone)]
 pub struct Toolchain {
-    /// How to name it to the user.
+    /// Its name for messages.
     pub name: String,
     /// Directory of `cargo` and `rustc`.
     bin: PathBuf,
 }
 
-/// The packages that building for the image takes: the linker, and Debian's toolchain when there is
-/// no other. Says why others are passed over, if Debian's is not there yet.
+/// The packages that building for the image needs: the linker, and Debian's toolchain if there is
+/// no other. If Debian's is not installed yet, prints why other toolchains cannot be used.
 pub fn packages() -> Vec<Package> {
     let mut wanted = vec![packages::LINKER];
     if std::env::var_os(CHOICE).is_some() {
@@ -86,7 +87,7 @@ pub fn packages() -> Vec<Package> {
     wanted
 }
 
-/// Finds the toolchain, installing Debian's when there is no other.
+/// Finds the toolchain. Installs Debian's if there is no other.
 pub fn find() -> Result<Toolchain> {
     packages::ensure(&packages())?;
     if let Ok(wanted) = std::env::var(CHOICE) {
@@ -95,7 +96,7 @@ pub fn find() -> Result<Toolchain> {
     any_of_rustup().or_else(|_| check(Path::new("/usr"), "Debian's rustc-web".to_string()))
 }
 
-/// The first toolchain of rustup that will do; else why each will not.
+/// The first toolchain of rustup that can be used, or the reason for each why it cannot.
 fn any_of_rustup() -> std::result::Result<Toolchain, Vec<String>> {
     let mut passed_over = Vec::new();
     for name in rustup_names() {
@@ -107,7 +108,7 @@ fn any_of_rustup() -> std::result::Result<Toolchain, Vec<String>> {
     Err(passed_over)
 }
 
-/// The toolchain SKIFF_TOOLCHAIN names: a directory, or a rustup toolchain.
+/// The toolchain that SKIFF_TOOLCHAIN names: a directory, or a rustup toolchain.
 fn named(wanted: &str) -> Result<Toolchain> {
     let found = if wanted.contains('/') {
         check(Path::new(wanted), wanted.to_string())
@@ -149,7 +150,7 @@ fn from_rustup(name: &str) -> Result<Toolchain> {
     check(Path::new(&sysroot), format!("rustup toolchain {name}"))
 }
 
-/// Checks that a directory has the programs, a new enough compiler and the library source.
+/// Checks that a directory has the programs, a recent enough compiler, and the library source.
 fn check(directory: &Path, name: String) -> Result<Toolchain> {
     let bin = directory.join("bin");
     for program in ["cargo", "rustc"] {
@@ -181,7 +182,7 @@ fn output_of(program: &Path, words: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// The 96 of "rustc 1.96.0 (…)".
+/// The minor version: the 96 in "rustc 1.96.0 (…)".
 fn minor_version(text: &str) -> Option<u32> {
     text.strip_prefix("rustc 1.")?
         .split('.')
@@ -191,12 +192,12 @@ fn minor_version(text: &str) -> Option<u32> {
 }
 
 impl Toolchain {
-    /// The directory that has its `bin`.
+    /// The directory that contains `bin`.
     pub fn directory(&self) -> &Path {
         self.bin.parent().unwrap_or(&self.bin)
     }
 
-    /// A call of cargo for one of the image's targets: the options are set, packages are not.
+    /// A call of cargo for one of the image's targets, with all options but the packages.
     pub fn cargo(&self, subcommand: &str, target: Target, purpose: Purpose) -> Command {
         let mut command = self.cargo_for(subcommand, target);
         command
@@ -205,8 +206,9 @@ impl Toolchain {
             .arg("-Zbuild-std-features=compiler-builtins-mem");
         match target {
             Target::Kernel => {
-                // Every call and every page of code costs where translations have just been
-                // flushed: one unit makes a system call or a switch of contexts a tenth shorter.
+                // Every call and every page of code costs time when the address translations have
+                // just been flushed: one unit makes a system call or a context switch a tenth
+                // shorter.
                 command.env("CARGO_PROFILE_RELEASE_LTO", "fat");
                 command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
             }
@@ -222,8 +224,8 @@ impl Toolchain {
         command
     }
 
-    /// The same with the standard library, which wants a directory of its own. Nothing that comes
-    /// out of it can be linked here: that takes a Redox sysroot.
+    /// A call of cargo with the standard library, which needs a build directory of its own. Its
+    /// results cannot be linked here: that takes a Redox sysroot.
     pub fn cargo_with_std(&self, subcommand: &str, target: Target) -> Command {
         let mut command = self.cargo_for(subcommand, target);
         command
@@ -249,8 +251,8 @@ impl Toolchain {
                 format!("CARGO_TARGET_{variable}_RUSTFLAGS"),
                 target.rustflags(),
             )
-            // No place of this machine goes into what is built: the same sources give the same
-            // bytes in any directory.
+            // No path of this machine goes into the results: the same sources give the same bytes
+            // in any directory.
             .env("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all")
             .env_remove("CARGO_INCREMENTAL")
             .args([subcommand, "--release", "--target", target.triple()])

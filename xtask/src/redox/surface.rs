@@ -1,8 +1,9 @@
-//! Compares the tables in `docs/redox.md` with what the programs of the image use of the kernel:
-//! whatever is used has a row, every row is used, and every row names a check of the ABI test.
+//! Compares the tables in `docs/redox.md` with the parts of the kernel's interface that the
+//! programs of the image use: each part that is used has a row, each row is used, and each row
+//! names a check of the ABI test.
 //!
-//! Uses are found by their names in the sources: constants of the published crates, paths of
-//! kernel schemes, names with which descriptors are duplicated, methods of scheme daemons.
+//! Uses are found in the sources by name: constants of the published crates, paths of kernel
+//! schemes, names with which descriptors are duplicated, methods of scheme daemons.
 
 use harness::base::report::{Context, Result};
 use harness::base::workspace;
@@ -10,18 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/redox.md";
-/// First cell of the head of the table of what the kernel offers.
+/// First cell in the head of the table of what the kernel offers.
 const KERNEL_HEAD: &str = "kernel";
-/// The same of the table of names that others answer.
+/// First cell in the head of the table of names that daemons answer.
 const OTHERS_HEAD: &str = "not the kernel";
-/// Programs and libraries of the image; their tests run elsewhere.
+/// Directories of the programs and libraries of the image; their tests run elsewhere.
 const SOURCES: &[&str] = &["lib", "initfs", "drivers", "scheme-scif"];
-/// Where the checks are.
+/// Directory of the checks.
 const CHECKS: &str = "tests/abi/src";
-/// Raw calls for tests.
+/// The file with raw calls for tests.
 const PROBE: &str = "probe.rs";
 
-/// The kernel's schemes, as paths begin.
+/// The kernel's schemes, as their paths begin.
 const SCHEMES: &[&str] = &[
     "debug",
     "event",
@@ -34,8 +35,7 @@ const SCHEMES: &[&str] = &[
     "sys",
     "time",
 ];
-/// Constants of the published crates that stand for something the kernel does: what a word begins
-/// with.
+/// Prefixes of constants in the published crates that stand for an operation of the kernel.
 const WORDS: &[&str] = &[
     "SYS_",
     "FUTEX_WA",
@@ -53,9 +53,9 @@ const WORDS: &[&str] = &[
     "ProcSchemeVerb::",
     "StdFsCallKind::",
 ];
-/// Conversions of the enums above, no values of them.
+/// Conversions of the enums above, which are no values of them.
 const CONVERSIONS: &[&str] = &["try_from_raw", "from_bits_retain", "empty"];
-/// Functions that ask for an object by its name.
+/// Functions that request an object by its name.
 const ASKING: &[&str] = &[
     "companion",
     "dup",
@@ -65,7 +65,7 @@ const ASKING: &[&str] = &[
     "openat_upper",
 ];
 
-/// Compares.
+/// Compares tables and sources.
 ///
 /// # Errors
 /// All differences, one a line.
@@ -93,7 +93,7 @@ pub fn check() -> Result<()> {
     Err(format!("{DOCUMENT}:\n  {}", complaints.join("\n  ")).into())
 }
 
-/// The sources of what runs in the image, without tests.
+/// The sources of the image's programs and libraries, without tests.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for directory in SOURCES {
@@ -121,7 +121,7 @@ fn rust_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A source without its comments and without the tests at its end.
+/// A source without its comments, and without the tests at its end.
 fn code(text: &str) -> String {
     let lines = text
         .lines()
@@ -144,7 +144,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The constants of [`WORDS`].
+/// The constants that begin with one of [`WORDS`].
 fn constants(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for prefix in WORDS {
@@ -163,7 +163,7 @@ fn constants(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// String literals that are paths of kernel schemes; what is filled in is left out.
+/// String literals that are paths of kernel schemes. The parts that are filled in are left out.
 fn paths(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, start) in code.match_indices("\"/scheme/") {
@@ -179,7 +179,7 @@ fn paths(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The names with which objects are asked for.
+/// The names by which objects are requested.
 fn asked_names(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for function in ASKING {
@@ -194,13 +194,13 @@ fn asked_names(code: &str) -> BTreeSet<String> {
             found.extend(names.filter(|name| !name.is_empty()).map(str::to_string));
         }
     }
-    // These are put together before.
+    // These names are put together in another place.
     for (at, _) in code.match_indices("\"auth-") {
         if let Some(name) = code[at + 1..].split('"').next() {
             found.insert(without_arguments(name));
         }
     }
-    // A mere beginning is compared with, not asked for.
+    // A mere prefix is compared with, not requested.
     found.remove("auth-");
     found
 }
@@ -221,7 +221,7 @@ fn in_parentheses(text: &str) -> &str {
     text
 }
 
-/// A format string with `{}` for everything that is filled in.
+/// A format string with `{}` for each part that is filled in.
 fn without_arguments(text: &str) -> String {
     let mut pieces = text.split('{');
     let mut result = pieces.next().unwrap_or_default().to_string();
@@ -248,7 +248,8 @@ fn methods(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The names of the checks in a source of the ABI test: of single ones, and in tables.
+/// The names of the checks in a source of the ABI test: those of single checks, and those in
+/// tables.
 fn names_of_checks(text: &str) -> BTreeSet<String> {
     let single = text.split(".check(").skip(1);
     let tables = text.split("&[Check] = &[").skip(1);
@@ -285,7 +286,7 @@ fn rows<'a>(document: &'a str, head: &str) -> Vec<Row<'a>> {
         .collect()
 }
 
-/// All differences. `used` maps a name to a file that uses it.
+/// All differences. `used` maps each name to a file that uses it.
 fn compare(
     used: &BTreeMap<String, String>,
     document: &str,
@@ -320,7 +321,7 @@ fn compare(
             complaints.push(format!("`{name}`: '{source}' is no file and function"));
         }
         for check in check.split("; ") {
-            // Everything begins with nothing.
+            // Every name begins with the empty text.
             if check.is_empty() || !checks.iter().any(|known| known.starts_with(check)) {
                 complaints.push(format!("`{name}`: no check begins with '{check}'"));
             }
