@@ -1,5 +1,5 @@
-//! The calls of a case as methods of a side, an endpoint or a window, and the steps that most cases
-//! begin with.
+//! The calls of a case as methods of a side, an endpoint or a window, and the first steps of most
+//! cases.
 
 use alloc::format;
 
@@ -42,7 +42,7 @@ pub const OUT: u32 = 4;
 pub const ERR: u32 = 8;
 /// `SCIF_POLLHUP`.
 pub const HUP: u32 = 16;
-/// Bytes of a page.
+/// Bytes in a page.
 pub const PAGE: i64 = 4096;
 
 macro_rules! asks {
@@ -74,15 +74,15 @@ asks! {
     connect(to: PortId) = Connect { node: to.node(), port: to.port() };
     /// `scif_accept`.
     accept(into: Ep, flags: u32) = Accept { into: into.slot, flags: flags };
-    /// `scif_send` of the pattern 0 from its beginning.
+    /// `scif_send` of the pattern with seed 0 from its beginning.
     send(length: u64, flags: u32) = Send { length: length, flags: flags, seed: 0, from: 0 };
-    /// `scif_send` of the pattern 0 from a position.
+    /// `scif_send` of the pattern with seed 0 from a position.
     send_from(from: u64, length: u64, flags: u32) = Send {
         length: length, flags: flags, seed: 0, from: from
     };
-    /// `scif_recv` of the pattern 0 from its beginning.
+    /// `scif_recv` of the pattern with seed 0 from its beginning.
     recv(length: u64, flags: u32) = Recv { length: length, flags: flags, seed: 0, from: 0 };
-    /// `scif_recv` of the pattern 0 from a position.
+    /// `scif_recv` of the pattern with seed 0 from a position.
     recv_from(from: u64, length: u64, flags: u32) = Recv {
         length: length, flags: flags, seed: 0, from: from
     };
@@ -118,7 +118,7 @@ asks! {
     fence_signal(local: (i64, u64), remote: (i64, u64), flags: u32) = FenceSignal {
         local: local.0, local_value: local.1, remote: remote.0, remote_value: remote.1, flags: flags
     };
-    /// `scif_mmap` into this name of memory.
+    /// `scif_mmap` into memory with this name.
     map(memory: Mem, offset: i64, length: i64, protection: u32) = Map {
         memory: memory.slot, offset: offset, length: length as u64, protection: protection
     };
@@ -147,23 +147,23 @@ macro_rules! memory_asks {
 }
 
 memory_asks! {
-    /// Allocates it.
+    /// Allocates the memory.
     allocate(pages: u32) = Allocate { pages: pages };
-    /// Frees it.
+    /// Frees the memory.
     free() = Free {};
     /// Stores the pattern `seed` from its beginning.
     fill(at: i64, length: i64, seed: u64) = Fill {
         at: at, length: length as u64, seed: seed, from: 0
     };
-    /// The position of the first byte that is not the pattern's, -1 when all are.
+    /// Gives the position of the first byte that differs from the pattern, -1 if none does.
     check(at: i64, length: i64, seed: u64) = Check {
         at: at, length: length as u64, seed: seed, from: 0
     };
-    /// As `check`, with the pattern from a position.
+    /// Compares as `check` does, with the pattern from a position.
     check_from(at: i64, length: i64, seed: u64, from: i64) = Check {
         at: at, length: length as u64, seed: seed, from: from as u64
     };
-    /// The word there.
+    /// Gives the word at a position.
     load(at: i64) = Load { at: at };
     /// Stores a word.
     store(at: i64, value: u64) = Store { at: at, value: value };
@@ -172,7 +172,7 @@ memory_asks! {
 }
 
 impl Mem {
-    /// `scif_put_pages` of what this names.
+    /// `scif_put_pages` of the pages that this names.
     pub fn put_pages(self) -> Ask {
         let call = Call::PutPages { into: self.slot };
         Ask {
@@ -189,7 +189,7 @@ pub fn node_ids(side: Side, room: u32) -> Ask {
 }
 
 impl Bench<'_> {
-    /// An endpoint.
+    /// Opens an endpoint.
     ///
     /// # Errors
     /// Those of the call.
@@ -199,7 +199,7 @@ impl Bench<'_> {
         Ok(endpoint)
     }
 
-    /// A bound endpoint, and where it is bound.
+    /// Makes a bound endpoint, and returns it with its address.
     ///
     /// # Errors
     /// Those of the calls.
@@ -209,7 +209,7 @@ impl Bench<'_> {
         Ok((endpoint, self.at(side, port as u16)))
     }
 
-    /// A listener, and where it listens.
+    /// Makes a listener, and returns it with its address.
     ///
     /// # Errors
     /// Those of the calls.
@@ -219,7 +219,7 @@ impl Bench<'_> {
         Ok((endpoint, at))
     }
 
-    /// A free port of a side's node, without a listener.
+    /// Finds a free port of a side's node, without a listener.
     ///
     /// # Errors
     /// Those of the calls.
@@ -229,7 +229,7 @@ impl Bench<'_> {
         Ok(at)
     }
 
-    /// Accepts what must come.
+    /// Accepts a connection, which must come.
     ///
     /// # Errors
     /// Those of the call.
@@ -239,7 +239,7 @@ impl Bench<'_> {
         Ok(new)
     }
 
-    /// A connection: the connector is on `from`, the acceptor on `to`.
+    /// Makes a connection from `from` to `to`. Returns the connector and the acceptor.
     ///
     /// # Errors
     /// Those of the calls.
@@ -253,7 +253,7 @@ impl Bench<'_> {
         Ok((active, passive))
     }
 
-    /// A connection from A to B.
+    /// Makes a connection from A to B.
     ///
     /// # Errors
     /// Those of the calls.
@@ -261,8 +261,8 @@ impl Bench<'_> {
         self.connection(Side::A, Side::B)
     }
 
-    /// Sends until nothing fits any more; how much did. A ring of the base protocol holds 4095
-    /// bytes, but a node may offer more.
+    /// Sends until the ring is full, and returns how many bytes fitted. A ring of the base
+    /// protocol holds 4095 bytes, but a node may offer more.
     ///
     /// # Errors
     /// Those of the call.
@@ -276,17 +276,17 @@ impl Bench<'_> {
         }
     }
 
-    /// Memory.
+    /// Allocates memory.
     ///
     /// # Errors
-    /// Those of allocating.
+    /// Those of the allocation.
     pub fn memory(&mut self, side: Side, pages: u32) -> Checked<Mem> {
         let memory = self.new_memory(side);
         self.ok(memory.allocate(pages))?;
         Ok(memory)
     }
 
-    /// Memory, all of it registered at a chosen offset.
+    /// Allocates memory, and registers all of it at a chosen offset.
     ///
     /// # Errors
     /// Those of the calls.
@@ -303,12 +303,13 @@ impl Bench<'_> {
     /// Checks that memory holds the pattern `seed` from its beginning.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not.
     pub fn holds_pattern(&mut self, memory: Mem, at: i64, length: i64, seed: u64) -> Checked {
         self.gives(memory.check(at, length, seed), -1)
     }
 
-    /// Makes `active` a connector whose request is not answered: to the listener returned.
+    /// Makes `active` a connector whose request is not answered. Returns the listener with the
+    /// request.
     ///
     /// # Errors
     /// Those of the calls.
@@ -319,10 +320,10 @@ impl Bench<'_> {
         Ok(listener)
     }
 
-    /// A non-blocking connect that must have begun.
+    /// Makes a non-blocking connect, which must give EINPROGRESS.
     ///
     /// # Errors
-    /// When it has not.
+    /// It does not.
     pub fn in_progress(&mut self, connect: Ask) -> Checked {
         match self.call(connect)?.result {
             Err(errno) if errno == Error::InProgress.into() => Ok(()),

@@ -1,5 +1,5 @@
-//! The interface that cases are written against: sides that make calls, and the rules for every
-//! call (one that fails changes nothing) and every case (it leaves nothing behind).
+//! The interface against which cases are written: the sides that make calls, and the rules for
+//! every call (a call that fails changes nothing) and every case (it leaves nothing behind).
 
 use alloc::format;
 use alloc::string::String;
@@ -12,11 +12,11 @@ use crate::call::{Call, Counts, Errno, Reply};
 /// The program that makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Root, on the first node.
+    /// Root's program on the first node.
     A,
-    /// Root, on the second node; in one node a second process.
+    /// Root's program on the second node; in one node a second process.
     B,
-    /// A user other than root, on the first node.
+    /// The program of a user other than root, on the first node.
     User,
 }
 
@@ -37,7 +37,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its name in the report.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Sim => "sim",
@@ -50,7 +50,7 @@ impl Place {
     pub const GUESTS: &'static [Place] = &[Place::Loopback, Place::Pair];
     /// The simulator only.
     pub const SIM: &'static [Place] = &[Place::Sim];
-    /// All of them.
+    /// All places.
     pub const ALL: &'static [Place] = &[Place::Sim, Place::Loopback, Place::Pair];
 }
 
@@ -72,14 +72,14 @@ pub trait Driver {
     fn is_done(&mut self, ticket: Ticket) -> Result<bool, String>;
     /// Waits for the end of a call.
     fn finish(&mut self, ticket: Ticket) -> Result<Reply, String>;
-    /// Lets a little time pass, for what happens by itself. False when nothing more will.
+    /// Lets a little time pass for events that need no call. Returns false if none will come.
     fn pause(&mut self) -> bool;
 }
 
-/// A call and the program that makes it.
+/// A call, and the side that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The program.
+    /// The side.
     pub side: Side,
     /// The call.
     pub call: Call,
@@ -90,7 +90,7 @@ pub struct Ask {
 pub struct Ep {
     /// The side it belongs to.
     pub side: Side,
-    /// Its number there.
+    /// Its number at that side.
     pub slot: u32,
 }
 
@@ -99,16 +99,16 @@ pub struct Ep {
 pub struct Mem {
     /// The side it belongs to.
     pub side: Side,
-    /// Its number there.
+    /// Its number at that side.
     pub slot: u32,
 }
 
-/// The fault that a step of a case can end with instead of its value.
+/// The result of a step of a case; the error says what is wrong.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// How often to look again before giving up; with a guest's pauses of 10 ms that is 20 s.
+/// Number of polls before giving up. With a guest's pauses of 10 ms that is 20 s.
 const LOOKS: usize = 2000;
-/// How often to look when there is another try.
+/// Number of polls if there will be another attempt.
 const FEW_LOOKS: usize = 50;
 
 /// The bench of one case.
@@ -120,7 +120,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench with nothing on it.
+    /// A bench for a new case.
     pub fn new(driver: &'a mut dyn Driver) -> Bench<'a> {
         Bench {
             driver,
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Where it stands.
+    /// The place where it runs.
     pub fn place(&self) -> Place {
         self.driver.place()
     }
@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
         self.driver.node(side)
     }
 
-    /// A port of a side's node.
+    /// The address of a port on a side's node.
     pub fn at(&self, side: Side, port: u16) -> PortId {
         PortId::new(self.node(side), port)
     }
@@ -166,7 +166,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Makes a call, whatever it gives.
+    /// Makes a call and returns its reply, also if the call fails.
     ///
     /// # Errors
     /// Those of the place.
@@ -174,20 +174,20 @@ impl<'a> Bench<'a> {
         self.driver.call(ask.side, &ask.call)
     }
 
-    /// Makes a call that must succeed; its value.
+    /// Makes a call that must succeed, and returns its value.
     ///
     /// # Errors
-    /// When it fails.
+    /// The call fails.
     pub fn ok(&mut self, ask: Ask) -> Checked<i64> {
         self.reply(ask)?
             .result
             .map_err(|errno| format!("{:?} gave {errno}", ask.call))
     }
 
-    /// Makes a call that must succeed; its whole reply.
+    /// Makes a call that must succeed, and returns its whole reply.
     ///
     /// # Errors
-    /// When it fails.
+    /// The call fails.
     pub fn reply(&mut self, ask: Ask) -> Checked<Reply> {
         let reply = self.call(ask)?;
         match reply.result {
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
     /// Makes a call that must give this value.
     ///
     /// # Errors
-    /// When it gives another or fails.
+    /// The call gives another value, or fails.
     pub fn gives(&mut self, ask: Ask, wanted: i64) -> Checked {
         let result = self.call(ask)?.result;
         if result == Ok(wanted) {
@@ -208,10 +208,10 @@ impl<'a> Bench<'a> {
         Err(format!("{:?} gave {result:?}, not {wanted}", ask.call))
     }
 
-    /// Makes a call that must fail with this error and leave no trace.
+    /// Makes a call that must fail with this error and change no counts.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not.
     pub fn fails(&mut self, ask: Ask, wanted: Error) -> Checked {
         let result = self.probe(ask)?;
         if result == Err(wanted.into()) {
@@ -220,18 +220,18 @@ impl<'a> Bench<'a> {
         Err(format!("{:?} gave {result:?}, not {wanted}", ask.call))
     }
 
-    /// Makes a call; if it fails it must leave no trace.
+    /// Makes a call. If it fails, it must change no counts.
     ///
     /// # Errors
-    /// When it does.
+    /// It does.
     pub fn probe(&mut self, ask: Ask) -> Checked<Result<i64, Errno>> {
         let before = self.counts()?;
         let result = self.call(ask)?.result;
         if result.is_ok() || self.settles(before, FEW_LOOKS).is_ok() {
             return Ok(result);
         }
-        // Something of the steps before may have been under way at the first count. What leaves no
-        // trace can be done again.
+        // An effect of earlier steps may have been under way at the first count. A call that
+        // changes nothing can be repeated.
         let before = self.counts()?;
         let again = self.call(ask)?.result;
         if again != result {
@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
         Ok(ticket)
     }
 
-    /// Whether it has ended.
+    /// Whether a call has ended.
     ///
     /// # Errors
     /// Those of the place.
@@ -260,10 +260,10 @@ impl<'a> Bench<'a> {
         self.driver.is_done(ticket)
     }
 
-    /// Checks that it still waits.
+    /// Checks that a call still waits.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The call has ended.
     pub fn waits(&mut self, ticket: Ticket) -> Checked {
         self.driver.pause();
         if !self.driver.is_done(ticket)? {
@@ -273,7 +273,7 @@ impl<'a> Bench<'a> {
         Err(format!("it did not wait: {:?}", reply.result))
     }
 
-    /// Waits for its end.
+    /// Waits for the end of a call.
     ///
     /// # Errors
     /// Those of the place.
@@ -282,10 +282,10 @@ impl<'a> Bench<'a> {
         self.driver.finish(ticket)
     }
 
-    /// Waits for its end, which must be a success.
+    /// Waits for the end of a call, which must succeed.
     ///
     /// # Errors
-    /// When it failed.
+    /// The call has failed.
     pub fn finish_ok(&mut self, ticket: Ticket) -> Checked<Reply> {
         let reply = self.finish(ticket)?;
         match reply.result {
@@ -294,10 +294,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits for its end, which must be this error.
+    /// Waits for the end of a call, which must fail with this error.
     ///
     /// # Errors
-    /// When it is not.
+    /// It does not.
     pub fn finish_fails(&mut self, ticket: Ticket, wanted: Error) -> Checked {
         match self.finish(ticket)?.result {
             Err(errno) if errno == wanted.into() => Ok(()),
@@ -305,10 +305,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Looks again and again until the call gives the value; for what happens by itself.
+    /// Repeats a call until it gives the value, for changes that need no call.
     ///
     /// # Errors
-    /// When it never does.
+    /// It never does.
     pub fn becomes(&mut self, ask: Ask, wanted: i64) -> Checked {
         let mut last = None;
         for _ in 0..LOOKS {
@@ -338,10 +338,10 @@ impl<'a> Bench<'a> {
         Counts::of_words(&reply.extra).ok_or_else(|| "the counts are not counts".into())
     }
 
-    /// Waits until both nodes hold what they held before.
+    /// Waits until both nodes have the given counts.
     ///
     /// # Errors
-    /// When they never do.
+    /// They never do.
     pub fn settles_at(&mut self, wanted: [Counts; 2]) -> Checked {
         self.settles(wanted, LOOKS)
     }
@@ -362,7 +362,7 @@ impl<'a> Bench<'a> {
         Err(format!("there is {found:?}, there was {wanted:?}"))
     }
 
-    /// Loses the link between the nodes, until the case ends.
+    /// Cuts the link between the nodes until the case ends.
     ///
     /// # Errors
     /// Those of the place.
@@ -385,20 +385,20 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Ends the case: everything is closed, and everything under way ends.
+    /// Ends the case: closes and frees everything, and waits for the calls under way.
     ///
     /// # Errors
-    /// Those of the place, and a call that never ends.
+    /// Those of the place. A call never ends.
     pub fn clear(&mut self) -> Checked {
         let reset = Call::Reset {};
-        // A call that waits for the other side ends by its end.
+        // A call that waits for another side ends when that side is reset.
         for side in [Side::B, Side::User, Side::A] {
             self.ok(Ask { side, call: reset })?;
         }
         for ticket in core::mem::take(&mut self.pending) {
             self.driver.finish(ticket)?;
         }
-        // An accept that ended only now has made a further endpoint.
+        // An accept that ended only now has made another endpoint.
         for side in Side::ALL {
             self.ok(Ask { side, call: reset })?;
         }

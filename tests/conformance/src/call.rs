@@ -1,7 +1,7 @@
-//! The calls that a case makes on one side, and their results, as plain words that can be carried
-//! to another process or node.
+//! The calls that a case makes on one side, and their results, as words that can be sent to
+//! another process or node.
 //!
-//! A side numbers what it holds by *slots* that the asker chooses: endpoints in one set of slots,
+//! A side numbers its objects by *slots*, which the case chooses: endpoints in one set of slots,
 //! memory (allocated or mapped) in another.
 
 use alloc::string::String;
@@ -10,7 +10,7 @@ use core::fmt;
 
 pub use crate::errno::Errno;
 
-/// Something that fits into a word.
+/// A number that fits into a word.
 trait Word: Copy {
     fn to_word(self) -> u64;
     fn of_word(word: u64) -> Self;
@@ -31,14 +31,14 @@ words!(u16, i16, u32, i32, u64, i64);
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident = $number:literal { $($field:ident: $kind:ty,)* })*) => {
-        /// One thing to do. Fields are words of SCIF's calls where they have their names; `slot` is
-        /// the endpoint, `memory` a slot of memory, `at` a position in it in bytes.
+        /// One call. Fields have the names of SCIF's arguments; `slot` is the endpoint, `memory` a
+        /// slot of memory, `at` a position in it in bytes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the words are named as in SCIF's calls")]
         pub enum Call { $($(#[$doc])* $name { $($field: $kind,)* },)* }
 
         impl Call {
-            /// The call as words.
+            /// Encodes the call as words.
             pub fn encode(&self) -> Vec<u64> {
                 match *self {
                     $(Call::$name { $($field,)* } => {
@@ -50,7 +50,7 @@ macro_rules! calls {
                 }
             }
 
-            /// The call these words are; `None` when they are none.
+            /// Decodes a call; `None` if the words are none.
             pub fn decode(words: &[u64]) -> Option<Call> {
                 let (number, rest) = words.split_first()?;
                 #[allow(unused_mut, unused_variables, reason = "calls without words")]
@@ -75,7 +75,7 @@ macro_rules! calls {
 calls! {
     /// `scif_open` into the slot.
     Open = 1 { slot: u32, }
-    /// `scif_close`; the slot stays known, as a descriptor that is closed.
+    /// `scif_close`. The slot stays known, like a descriptor that is closed.
     Close = 2 { slot: u32, }
     /// `scif_bind`.
     Bind = 3 { slot: u32, port: u16, }
@@ -89,8 +89,8 @@ calls! {
     Accept = 7 { slot: u32, into: u32, flags: u32, }
     /// `scif_send` of `length` bytes of the pattern `seed` from position `from`.
     Send = 8 { slot: u32, length: u64, flags: u32, seed: u64, from: u64, }
-    /// `scif_recv` of `length` bytes. Extra word: position of the first byte that is not that of
-    /// the pattern, -1 when there is none.
+    /// `scif_recv` of `length` bytes. Extra word: position of the first byte that differs from the
+    /// pattern, -1 if none does.
     Recv = 9 { slot: u32, length: u64, flags: u32, seed: u64, from: u64, }
     /// `scif_register` of memory from `at`, which need not be valid.
     Register = 10 {
@@ -116,47 +116,49 @@ calls! {
     }
     /// `scif_mmap` of the peer's windows into a slot of memory.
     Map = 19 { slot: u32, memory: u32, offset: i64, length: u64, protection: u32, }
-    /// `scif_munmap` of a part of it.
+    /// `scif_munmap` of a part of a mapping.
     Unmap = 20 { memory: u32, at: i64, length: u64, }
     /// `scif_poll` of one endpoint without waiting. Result: the bits.
     Poll = 21 { slot: u32, events: u32, }
     /// `scif_poll` of two endpoints with the same events; a negative time-out is infinite. Extra
     /// words: the bits of each.
     PollTwo = 22 { slot: u32, other: u32, events: u32, timeout_ms: i32, }
-    /// `scif_get_node_ids` with room for `room` ids. Extra words: the own node, then those stored.
+    /// `scif_get_node_ids` with room for `room` ids. Extra words: the own node, then the stored
+    /// ids.
     NodeIds = 23 { room: u32, }
-    /// Memory of this number of pages, zeroed, which can be registered.
+    /// Allocates zeroed memory of this number of pages, which can be registered.
     Allocate = 24 { memory: u32, pages: u32, }
-    /// Gives memory back. What is registered of it stays registered.
+    /// Frees memory. Registered parts of it stay registered.
     Free = 25 { memory: u32, }
     /// Stores the pattern `seed` from position `from`.
     Fill = 26 { memory: u32, at: i64, length: u64, seed: u64, from: u64, }
-    /// Position of the first byte that is not that of the pattern; -1 when there is none.
+    /// Result: position of the first byte that differs from the pattern; -1 if none does.
     Check = 27 { memory: u32, at: i64, length: u64, seed: u64, from: u64, }
-    /// The 64-bit word there.
+    /// Result: the 64-bit word at `at`.
     Load = 28 { memory: u32, at: i64, }
     /// Stores a 64-bit word.
     Store = 29 { memory: u32, at: i64, value: u64, }
     /// `scif_get_pages`; `into` names the reference. Extra words: the number of pages, the
-    /// protection, and the 64-bit word at the start of the first page as read through its address.
+    /// protection, and the 64-bit word at the start of the first page, read through its physical
+    /// address.
     GetPages = 30 { slot: u32, into: u32, offset: i64, length: u64, }
     /// `scif_put_pages`.
     PutPages = 31 { into: u32, }
     /// Limits the pinned pages of each user of the node.
     LimitPinned = 32 { pages: u64, }
-    /// The limit. Result: pages.
+    /// Result: the limit on pinned pages.
     PinnedLimit = 33 { }
-    /// Extra words: [`Counts`] of the node.
+    /// Extra words: the [`Counts`] of the node.
     Count = 34 { }
-    /// The link to the other node is lost, as if its power had been cut.
+    /// Cuts the link to the other node, as if that had lost power.
     LoseNode = 35 { }
-    /// Closes every endpoint, frees all memory, and gives all references back.
+    /// Closes every endpoint, frees all memory, and releases all references.
     Reset = 36 { }
-    /// Ends the side.
+    /// Ends the side's program.
     Exit = 37 { }
     /// Opens a file that is no endpoint into the slot.
     OpenFile = 39 { slot: u32, }
-    /// The second half of an accept on its own: makes the endpoint the one behind the handle.
+    /// The second half of an accept on its own: registers the endpoint behind the handle.
     AcceptRegister = 38 { slot: u32, handle: u64, }
 }
 
@@ -168,14 +170,14 @@ pub const NOWHERE: u32 = u32::MAX - 1;
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Its return value, or its errno.
+    /// The return value, or the errno.
     pub result: Result<i64, Errno>,
-    /// Its further results.
+    /// Further results.
     pub extra: Vec<i64>,
 }
 
 impl Reply {
-    /// A reply with nothing but its result.
+    /// A reply with only a result.
     pub fn plain(result: Result<i64, Errno>) -> Reply {
         Reply {
             result,
@@ -183,7 +185,7 @@ impl Reply {
         }
     }
 
-    /// The reply as words.
+    /// Encodes the reply as words.
     pub fn encode(&self) -> Vec<u64> {
         let (kind, value) = match self.result {
             Ok(value) => (0, value as u64),
@@ -193,7 +195,7 @@ impl Reply {
         [kind, value].into_iter().chain(extra).collect()
     }
 
-    /// The reply these words are; `None` when they are none.
+    /// Decodes a reply; `None` if the words are none.
     pub fn decode(words: &[u64]) -> Option<Reply> {
         let (&[kind, value], extra) = words.split_first_chunk()?;
         Some(Reply {
@@ -206,10 +208,10 @@ impl Reply {
         })
     }
 
-    /// An extra word.
+    /// Returns an extra word.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is no such word.
     pub fn word(&self, index: usize) -> Result<i64, String> {
         let word = self.extra.get(index).copied();
         word.ok_or_else(|| alloc::format!("no extra word {index}: {self:?}"))
@@ -229,29 +231,29 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The counts of a node. A call that fails leaves them as they were, and after a case they are as
-/// before.
+/// The counts of a node. A call that fails does not change them, and a case restores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Endpoints that are open.
+    /// Open endpoints.
     pub endpoints: i64,
-    /// Connections, those included that wait for the peer's last word.
+    /// Connections, including those that wait for the peer's last message.
     pub connections: i64,
     /// Ports in use.
     pub ports: i64,
-    /// Windows, own and mirrored.
+    /// Windows: own ones, and those of peers.
     pub windows: i64,
-    /// Mappings of peers' windows, in pages, and pages that `scif_get_pages` has given out.
+    /// Pages of mappings of peers' windows, and pages that `scif_get_pages` has given out.
     pub mappings: i64,
     /// Pages of registered windows.
     pub pinned_pages: i64,
-    /// Pages of memory that connections and links share with peers; in guests without rings, whose
-    /// lengths depend on how many others there were when each was made. A connection has one.
+    /// Pages of memory that connections and links share with peers. In guests rings are not
+    /// counted, because their lengths depend on how many other rings existed when each was made. A
+    /// connection has one page.
     pub pages: i64,
 }
 
 impl Counts {
-    /// As extra words of a reply.
+    /// The counts as extra words of a reply.
     pub fn words(&self) -> Vec<i64> {
         alloc::vec![
             self.endpoints,
@@ -264,7 +266,7 @@ impl Counts {
         ]
     }
 
-    /// From extra words of a reply.
+    /// The counts in the extra words of a reply.
     pub fn of_words(words: &[i64]) -> Option<Counts> {
         let [
             endpoints,

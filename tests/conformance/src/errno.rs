@@ -1,4 +1,4 @@
-//! Error numbers of SCIF, of sockets and of `st.h`, which are Linux's.
+//! Error numbers of SCIF, of sockets and of `st.h`; they are those of Linux.
 
 use core::fmt;
 

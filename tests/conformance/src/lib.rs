@@ -1,10 +1,10 @@
 //! The behaviour of SCIF as a table of cases, and the conformance suite that runs them.
 //!
 //! [`table`] has one row for each call and condition: what the documents say, what the two known
-//! drivers do, what Skiff does and why. Every row names its cases, which are written once, against
-//! [`Driver`], and run in three places: over the simulator, in one booted node, and between two.
-//! `docs/behaviour.md` is written from the same rows ([`document`]), so the three cannot drift
-//! apart.
+//! drivers do, what Skiff does and why. Every row has its cases. A case is written once, against
+//! [`Driver`](bench::Driver), and runs in three places: over the simulator, in one booted node,
+//! and between two. `docs/behaviour.md` is written from the same rows ([`document`]), so table,
+//! cases and page cannot diverge.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! Data whose bytes depend on their position, so that a byte lost, doubled or displaced is noticed.
+//! Data whose bytes depend on their position, so that a lost, doubled or displaced byte is
+//! noticed.
 
 /// The eight bytes at position `8 * number` of the pattern `seed`.
 fn word(seed: u64, number: u64) -> [u8; 8] {
@@ -8,7 +9,7 @@ fn word(seed: u64, number: u64) -> [u8; 8] {
     (mixed ^ mixed >> 32).to_le_bytes()
 }
 
-/// Fills `buffer` with the bytes from `start` on.
+/// Fills `buffer` with the bytes of the pattern from position `start` on.
 pub fn fill(seed: u64, start: u64, buffer: &mut [u8]) {
     let mut position = start;
     let mut rest = buffer;
@@ -22,7 +23,7 @@ pub fn fill(seed: u64, start: u64, buffer: &mut [u8]) {
     }
 }
 
-/// The index of the first byte that is not what belongs at `start` and after it.
+/// The index of the first byte that differs from the pattern from position `start` on.
 pub fn mismatch(seed: u64, start: u64, bytes: &[u8]) -> Option<u64> {
     let mut done = 0;
     while done < bytes.len() {

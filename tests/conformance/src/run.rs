@@ -1,4 +1,4 @@
-//! Runs the cases of the table in one place and reports them, a line each.
+//! Runs the cases of the table in one place and reports each in a line.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use crate::table::{Ours, Row, SECTIONS, Test};
 
 /// One case.
 pub struct Case {
-    /// Unique. Without a colon, which ends it in a report.
+    /// The name, which is unique. It has no colon, because a colon ends it in a report.
     pub name: String,
     kind: Kind,
 }
@@ -21,12 +21,12 @@ enum Kind {
     State(states::Cell),
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Cases that were right.
+    /// Cases that passed.
     pub passed: usize,
-    /// Cases that were not.
+    /// Cases that failed.
     pub failed: usize,
     /// Cases that were not run.
     pub skipped: usize,
@@ -93,11 +93,11 @@ fn run_row(bench: &mut Bench<'_>, row: &Row) -> Checked {
     }
 }
 
-/// Runs all cases whose name contains `only`, and reports each and the totals by `print`.
+/// Runs all cases whose name contains `only`. Reports each, and the totals, by `print`.
 pub fn run(driver: &mut dyn Driver, only: &str, print: &mut dyn FnMut(&str)) -> Totals {
     let place = driver.place();
     let mut totals = Totals::default();
-    // The sides are ready when they have answered.
+    // The sides are ready once they have answered.
     let mut bench = Bench::new(driver);
     let baseline = bench.clear().and_then(|()| bench.counts());
     for case in cases(place) {

@@ -1,10 +1,10 @@
-//! Scheduled Transfers: what each call does, as rows that are run, and the page that is written
-//! from them.
+//! Scheduled Transfers (docs/st.md): what each call does, as rows that are tested, and the page
+//! that is written from them.
 //!
-//! A row is a situation, what happens, and a case that shows it, written once against
-//! [`driver::Driver`]. Cases run in four places: between two programs of the simulator, in one
+//! A row has a situation, a result, and a case that shows it. A case is written once, against
+//! [`driver::Driver`], and runs in four places: between two programs of the simulator, in one
 //! booted node, between host and card, and from card to card. On booted nodes C programs make the
-//! calls. A row that has nothing to show in a place says why.
+//! calls. A row without a case in a place says why.
 
 pub mod bench;
 pub mod call;
@@ -21,17 +21,17 @@ use core::fmt::Write;
 use bench::{Bench, Checked, Place};
 pub use rows::SECTIONS;
 
-/// A row: a situation, and what happens.
+/// A row: a situation, and its result.
 #[derive(Clone, Copy)]
 pub struct Row {
     /// Its number.
     pub number: u32,
-    /// The call, and when.
+    /// The call, and its condition.
     pub condition: &'static str,
     /// The expected result.
     pub result: &'static str,
     case: fn(&mut Bench<'_>) -> Checked,
-    /// Places where there is nothing to show: why.
+    /// Places where the case does not run, with the reasons.
     except: &'static [(Place, &'static str)],
 }
 
@@ -52,13 +52,13 @@ const fn row(
 }
 
 impl Row {
-    /// The row, whose case has nothing to show in these places: why.
+    /// Excludes places from the row, with the reasons.
     const fn except(mut self, places: &'static [(Place, &'static str)]) -> Row {
         self.except = places;
         self
     }
 
-    /// The case, if it runs in a place.
+    /// The case, if it runs in this place.
     pub fn case(&self, place: Place) -> Option<fn(&mut Bench<'_>) -> Checked> {
         let runs = self.except.iter().all(|(other, _)| *other != place);
         runs.then_some(self.case)
@@ -105,7 +105,7 @@ fn about(place: Place) -> &'static str {
     }
 }
 
-/// Where a row runs.
+/// The places where a row runs.
 fn runs_in(row: &Row) -> String {
     let places = Place::ALL.into_iter();
     let places = places.filter(|place| row.case(*place).is_some());

@@ -1,4 +1,4 @@
-//! The shape of the table: sections of rows, each with its cases.
+//! The structure of the table: sections of rows, each with its cases.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,48 +8,48 @@ use scif_abi::Error;
 use crate::bench::{Ask, Bench, Checked, Place};
 use crate::cases;
 
-/// Skiff's behaviour.
+/// What Skiff does.
 #[derive(Clone, Copy, Debug)]
 pub enum Ours {
-    /// Fails with this.
+    /// The call fails with this error.
     Fails(Error),
-    /// Succeeds with this value.
+    /// The call succeeds with this value.
     Gives(i64),
-    /// Succeeds; the value is not always the same.
+    /// The call succeeds; its value varies.
     Succeeds,
-    /// In words; the case checks it.
+    /// A description; the case checks it.
     Says(&'static str),
 }
 
-/// How a row is shown to hold.
+/// How a row is tested.
 #[derive(Clone, Copy)]
 pub enum Test {
     /// Prepares the call whose result the row gives.
     Call(fn(&mut Bench<'_>) -> Checked<Ask>),
-    /// Does it all.
+    /// Makes all calls and checks them.
     Story(fn(&mut Bench<'_>) -> Checked),
-    /// One case for each name; the number of the name is given.
+    /// One case for each name; the function gets the index of the name.
     Each(fn() -> Vec<String>, fn(&mut Bench<'_>, usize) -> Checked),
-    /// Shown by tests of other suites: files of the project, each with the name of a test in it.
+    /// Tested by other suites: files of the project, each with the name of a test in it.
     Elsewhere(&'static [(&'static str, &'static str)]),
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// When.
+    /// The condition.
     pub condition: &'static str,
-    /// The behaviour by the documents.
+    /// The behaviour according to the documents.
     pub documents: &'static str,
-    /// The behaviour of the drivers; when they differ, the older one / mainline's.
+    /// The behaviour of the drivers; if they differ, the older one's / mainline's.
     pub drivers: &'static str,
     /// Skiff's behaviour.
     pub ours: Ours,
-    /// Why, where that is a choice.
+    /// The reason, if the behaviour is a choice.
     pub why: &'static str,
-    /// How it is shown.
+    /// How the row is tested.
     pub test: Test,
-    /// Where.
+    /// The places where the row is tested.
     pub places: &'static [Place],
 }
 
@@ -58,9 +58,9 @@ pub struct Row {
 pub struct Section {
     /// Its title.
     pub title: &'static str,
-    /// A word for names of cases.
+    /// A word in the names of its cases.
     pub word: &'static str,
-    /// A note for the reader.
+    /// An introduction for the reader.
     pub about: &'static str,
     /// Its rows.
     pub rows: &'static [Row],
@@ -107,7 +107,7 @@ impl Row {
         }
     }
 
-    /// A call that fails. `texts`: the condition, the documents, the drivers.
+    /// The row of a call that fails. `texts`: the condition, the documents, the drivers.
     pub const fn fails(
         texts: [&'static str; 3],
         error: Error,
@@ -116,7 +116,7 @@ impl Row {
         Row::new(texts, Ours::Fails(error), Test::Call(prepare))
     }
 
-    /// A call that succeeds with a value.
+    /// The row of a call that succeeds with a value.
     pub const fn gives(
         texts: [&'static str; 3],
         value: i64,
@@ -125,7 +125,7 @@ impl Row {
         Row::new(texts, Ours::Gives(value), Test::Call(prepare))
     }
 
-    /// A call that succeeds.
+    /// The row of a call that succeeds.
     pub const fn succeeds(
         texts: [&'static str; 3],
         prepare: fn(&mut Bench<'_>) -> Checked<Ask>,
@@ -133,7 +133,7 @@ impl Row {
         Row::new(texts, Ours::Succeeds, Test::Call(prepare))
     }
 
-    /// Something that takes several calls to see.
+    /// The row of a behaviour that takes several calls to observe.
     pub const fn story(
         texts: [&'static str; 3],
         ours: &'static str,
@@ -142,7 +142,7 @@ impl Row {
         Row::new(texts, Ours::Says(ours), Test::Story(story))
     }
 
-    /// A story with variants.
+    /// The row of such a behaviour with variants.
     pub const fn each(
         texts: [&'static str; 3],
         ours: &'static str,
@@ -152,7 +152,7 @@ impl Row {
         Row::new(texts, Ours::Says(ours), Test::Each(names, story))
     }
 
-    /// Something that tests of other suites show.
+    /// The row of a behaviour that other suites test.
     pub const fn elsewhere(
         texts: [&'static str; 3],
         ours: &'static str,
@@ -161,13 +161,13 @@ impl Row {
         Row::new(texts, Ours::Says(ours), Test::Elsewhere(tests))
     }
 
-    /// The row with the reason for its choice.
+    /// Adds the reason for the choice to the row.
     pub const fn because(mut self, why: &'static str) -> Row {
         self.why = why;
         self
     }
 
-    /// The row, in these places only.
+    /// Limits the row to these places.
     pub const fn only(mut self, places: &'static [Place]) -> Row {
         self.places = places;
         self

@@ -1,5 +1,5 @@
-//! RDMA verbs: what each command, each change of state, each wrong request and each loss leads to,
-//! as rows that are run, and the page that is written from them.
+//! RDMA verbs (docs/verbs.md): the results of each command, each change of state, each wrong
+//! request and each loss, as rows that are tested, and the page that is written from them.
 //!
 //! | module | rows |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | [`list`] | the cases of rdma-core's own tests, and what shows each of them here |
 //!
 //! Rows run in three places: between two contexts in the simulator, between two programs of a
-//! booted node, and between host and card. A row that has nothing to show in a place says why.
+//! booted node, and between host and card. A row without a case in a place says why.
 
 pub mod bench;
 pub mod changes;
@@ -35,7 +35,7 @@ pub struct Row {
     /// Its name.
     pub name: &'static str,
     case: fn(&mut Bench<'_>) -> Checked,
-    /// Places where there is nothing to show: why.
+    /// Places where the case does not run, with the reasons.
     pub except: &'static [(Place, &'static str)],
 }
 
@@ -63,19 +63,19 @@ impl Row {
         })
     }
 
-    /// The case, if it runs in a place.
+    /// The case, if it runs in this place.
     pub fn case(&self, place: Place) -> Option<fn(&mut Bench<'_>) -> Checked> {
         let runs = self.except.iter().all(|(other, _)| *other != place);
         runs.then_some(self.case)
     }
 }
 
-/// Word `at` of a reply; 0 behind its end.
+/// Word `at` of a reply; 0 beyond its end.
 pub(crate) fn word(words: &[u64], at: usize) -> u64 {
     words.get(at).copied().unwrap_or_default()
 }
 
-/// Words of a completion.
+/// Words that a completion is encoded in.
 const WC_WORDS: usize = 8;
 
 fn wc_to_words(wc: &WorkCompletion) -> [u64; WC_WORDS] {

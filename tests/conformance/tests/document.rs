@@ -1,5 +1,5 @@
-//! The table itself: `docs/behaviour.md` is what it says, its names are unique, and the tests it
-//! refers to exist. With SKIFF_REWRITE set the document is written instead.
+//! Checks of the table itself: `docs/behaviour.md` is written from it, its names are unique, and
+//! the tests that it names exist. With SKIFF_REWRITE set the document is written instead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_default()
 }
 
-/// Whether a file has a test of this name: a function, or the name of a step.
+/// Whether a file has a test with this name: a function, or the name of a step.
 fn has_test(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""))
 }
@@ -33,7 +33,7 @@ fn body<'a>(text: &'a str, function: &str) -> Option<&'a str> {
     behind.split_once("\n}\n").map(|(body, _)| body)
 }
 
-/// Whether a call of this function, or its head, is there.
+/// Whether a function is called, or defined, in the text.
 fn is_called(text: &str, function: &str) -> bool {
     text.match_indices(function).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -108,7 +108,7 @@ fn what_rows_of_verbs_are_shown_by_is_there() {
             _ => {}
         }
     }
-    // rdma-core's list names each case once.
+    // rdma-core's list names each case only once.
     let cases = conformance::verbs::list::cases();
     for case in cases.iter().flatten() {
         assert!(names.insert((case.file, case.name)), "twice: {}", case.name);
@@ -126,7 +126,7 @@ fn rows_of_verbs_have_names_of_their_own() {
     }
     let refusals = conformance::verbs::commands::refusals();
     assert!(refusals.iter().all(Option::is_some) && refusals.len() > 100);
-    // The number of changes of state: none was left out.
+    // The number of changes of state, so that none is left out.
     let counts = conformance::verbs::transitions::counts();
     assert_eq!(counts, (10_780, 696));
 }

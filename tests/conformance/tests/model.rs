@@ -1,5 +1,5 @@
-//! Random sequences of calls on several endpoints, over the simulator, against a small pure model
-//! of the documents; a sequence that fails is shrunk to its essence.
+//! Random sequences of calls on several endpoints, over the simulator, compared with a small pure
+//! model of the documents. A sequence that fails is shrunk.
 //!
 //! `SKIFF_MODEL_RUNS` sequences (200) from the seed `SKIFF_MODEL_SEED` (1).
 
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use simulated::Simulated;
 
-/// Calls of one sequence at most.
+/// Most calls in a sequence.
 const MAX_CALLS: usize = 120;
 /// Slots of memory in the driver, above those of endpoints.
 const MEMORY_SLOT: usize = 100;
-/// Ports that sequences use: few, so that they meet.
+/// Ports that sequences use; few, so that calls meet at the same ones.
 const PORTS: std::ops::Range<u16> = 2000..2002;
 
 fn number(name: &str, usual: u64) -> u64 {
@@ -29,7 +29,7 @@ fn number(name: &str, usual: u64) -> u64 {
     })
 }
 
-/// One call, with arguments that are often right.
+/// A call with arguments that are often valid.
 fn op() -> impl Strategy<Value = Op> {
     let slot = || 0..2 * SLOTS;
     let node = 0..2_usize;
@@ -69,14 +69,14 @@ fn op() -> impl Strategy<Value = Op> {
         9 => (slot(), memory(), 0..MEMORY_PAGES, 0..4_usize, 0..5_usize, 0..12_u32).prop_map(
             |(slot, memory, first, pages, at, protection)| Op::Register {
                 slot, memory, first, pages, at,
-                // Mostly both.
+                // Mostly both rights.
                 protection: if protection > 4 { 3 } else { protection },
             }
         ),
         3 => (slot(), 0..5_usize, 0..4_usize)
             .prop_map(|(slot, at, pages)| Op::Unregister { slot, at, pages }),
         12 => rma.prop_map(move |((slot, reads, memory, local, length), remote, flags)| {
-            // Memory that is named by address is there.
+            // Memory that is named by address exists.
             let local = memory.map_or(local, |_| local.min(bytes - length.min(bytes)));
             Op::Rma { slot, reads, memory, local, length: length.min(bytes), remote, flags }
         }),
@@ -94,7 +94,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The beginning of half of the sequences, so that they get further: listeners on both nodes, a
+/// The first calls of half of the sequences, so that they get further: listeners on both nodes, a
 /// connection between the nodes and one within a node, and windows.
 fn prelude() -> Vec<Op> {
     let mut ops: Vec<Op> = (0..2 * SLOTS - 2).map(|slot| Op::Open { slot }).collect();
@@ -131,17 +131,17 @@ fn sequences() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// The side that a node's slots belong to.
+/// The side that has a node's slots.
 fn side(node: usize) -> Side {
     if node == 0 { Side::A } else { Side::B }
 }
 
-/// The driver's slot of a piece of memory; `memory` counts those of both nodes.
+/// The driver's slot for a piece of memory; `memory` counts the pieces of both nodes.
 fn memory_slot(memory: usize) -> u32 {
     (MEMORY_SLOT + memory) as u32
 }
 
-/// The call of an op, in the model's present state, and the program that makes it.
+/// The call of an op, in the model's present state, and the side that makes it.
 fn call_of(model: &Model, op: &Op) -> (Side, Call) {
     let of = |slot: usize| (side(node_of(slot)), slot as u32);
     let own = |slot: usize, memory: usize| memory_slot(node_of(slot) * MEMORIES + memory);
@@ -357,7 +357,7 @@ fn rma_of(op: &Op, slot: u32, own: impl Fn(usize, usize) -> u32) -> Call {
 }
 
 fn is_right(expected: &Expected, reply: &Reply, op: &Op) -> bool {
-    // The bytes that were received are those of the stream.
+    // The received bytes must be those of the stream.
     if matches!(op, Op::Recv { .. }) && reply.extra.first().is_some_and(|wrong| *wrong != -1) {
         return false;
     }
@@ -371,7 +371,7 @@ fn is_right(expected: &Expected, reply: &Reply, op: &Op) -> bool {
     }
 }
 
-/// Plays a sequence on the simulator and on the model.
+/// Runs a sequence on the simulator and on the model.
 fn play(ops: &[Op], is_wrong: bool) -> Result<(), String> {
     let mut driver = Simulated::new();
     let baseline = Bench::new(&mut driver).counts()?;
@@ -407,7 +407,7 @@ fn play(ops: &[Op], is_wrong: bool) -> Result<(), String> {
             model.note_mark(*slot, mark);
         }
         let after = Bench::new(&mut driver).counts()?;
-        // A connect that begins does change something, and so may one that is collected.
+        // A connect that begins changes counts, and so may one whose result is collected.
         if reply.result.is_err() && !matches!(op, Op::Connect { .. }) && before != after {
             return Err(format!(
                 "call {index}, {op:?} failed and left {after:?}, was {before:?}"
@@ -459,8 +459,8 @@ fn a_wrong_model_is_found_and_shrunk() {
         play(&ops, true).map_err(TestCaseError::fail)
     });
     match result {
-        // At best: a listener, one request more than its backlog, and the look at what it gave;
-        // with the prelude, that and a few calls.
+        // The best result: a listener, one request more than its backlog, and the check of its
+        // result; with the prelude, that and a few calls.
         Err(TestError::Fail(_, ops)) => {
             assert!(ops.len() <= prelude().len() + 10, "not shrunk: {ops:?}");
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use simulated::Simulated;
 
 fn main() -> ExitCode {
-    // Arguments for the usual harness are ignored.
+    // Arguments for the usual test harness are ignored.
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let mut driver = Simulated::new();
     let totals = conformance::run(&mut driver, only.as_deref().unwrap_or(""), &mut |line| {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use conformance::st::run::run;
 use transfers::Simulated;
 
-/// Seeds: each has its own order of stores, and its own kind of memory between the ends.
+/// Number of seeds. Each has its own order of stores, and its own kind of memory between the ends.
 const SEEDS: u64 = 12;
 
 fn main() -> ExitCode {

@@ -12,7 +12,7 @@ use conformance::verbs::run::{Totals, count, run};
 use conformance::verbs::{commands, transitions};
 use contexts::Simulated;
 
-/// Seeds: each has its own order of stores, and its own buses without atomic operations.
+/// Number of seeds. Each has its own order of stores, and its own buses without atomic operations.
 const SEEDS: u64 = 12;
 
 fn main() -> ExitCode {

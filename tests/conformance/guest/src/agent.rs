@@ -1,4 +1,4 @@
-//! An agent: carries out the calls that come over one control connection.
+//! An agent: executes the calls that arrive over a control connection.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,16 +11,16 @@ use scif_abi::flags::AcceptFlags;
 use crate::control::{Control, text};
 use crate::executor::Executor;
 
-/// Make the call that follows.
+/// Make the call in this message.
 pub const CALL: u64 = 1;
-/// Begin the call that follows; the answer is its ticket.
+/// Begin the call in this message; the answer is its ticket.
 pub const BEGIN: u64 = 2;
-/// Whether the call of that ticket has ended: 1, or 0.
+/// Answer whether the call with this ticket has ended: 1, or 0.
 pub const IS_DONE: u64 = 3;
-/// Wait for its end.
+/// Wait for the end of the call with this ticket.
 pub const FINISH: u64 = 4;
 
-/// Listens on a port, and serves the first client until the connection ends or says so.
+/// Listens on a port, and serves the first client until it ends the agent or the connection ends.
 ///
 /// # Errors
 /// A text that names the failure.
@@ -42,7 +42,7 @@ pub fn serve(port: u16) -> Result<(), String> {
     }
 }
 
-/// The reply to a message; `None` when it is the last.
+/// The reply to a message; `None` if the message ends the agent.
 fn handle(executor: &mut Executor, message: &[u64]) -> Result<Option<Reply>, String> {
     let (&verb, rest) = message.split_first().ok_or("an empty message")?;
     let call = || Call::decode(rest).ok_or_else(|| format!("no call: {rest:?}"));
@@ -59,13 +59,13 @@ fn handle(executor: &mut Executor, message: &[u64]) -> Result<Option<Reply>, Str
     }))
 }
 
-/// An agent from the side of its client.
+/// An agent, as its client uses it.
 pub struct Remote {
     control: Control,
 }
 
 impl Remote {
-    /// The agent behind a connected endpoint.
+    /// The agent at the other end of a connected endpoint.
     pub fn new(endpoint: usize) -> Remote {
         Remote {
             control: Control::new(endpoint),
@@ -84,15 +84,15 @@ impl Remote {
     /// Makes a call.
     ///
     /// # Errors
-    /// A text, when the connection fails.
+    /// The connection fails.
     pub fn call(&mut self, call: &Call) -> Result<Reply, String> {
         self.ask(CALL, &call.encode())
     }
 
-    /// Begins a call; its ticket.
+    /// Begins a call and returns its ticket.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// The connection fails.
     pub fn begin(&mut self, call: &Call) -> Result<u32, String> {
         let reply = self.ask(BEGIN, &call.encode())?;
         reply
@@ -101,18 +101,18 @@ impl Remote {
             .map_err(|errno| format!("begin: {errno}"))
     }
 
-    /// Whether it has ended.
+    /// Whether a call has ended.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// The connection fails.
     pub fn is_done(&mut self, ticket: u32) -> Result<bool, String> {
         Ok(self.ask(IS_DONE, &[ticket.into()])?.result == Ok(1))
     }
 
-    /// Waits for its end.
+    /// Waits for the end of a call.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// The connection fails.
     pub fn finish(&mut self, ticket: u32) -> Result<Reply, String> {
         self.ask(FINISH, &[ticket.into()])
     }
@@ -120,7 +120,7 @@ impl Remote {
     /// Ends the agent.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// The connection fails.
     pub fn dismiss(&self) -> Result<(), String> {
         let message: Vec<u64> = core::iter::once(CALL)
             .chain(Call::Exit {}.encode())

@@ -1,7 +1,7 @@
-//! The control connection between the process that runs the cases and an agent: words, with their
-//! number in front.
+//! The control connection between the process that runs the cases and an agent. Messages are
+//! words, preceded by their number.
 //!
-//! Waiting is done in an event queue and not in a request to the `scif:` daemon, so that the number
+//! It waits in an event queue rather than in a request to the `scif:` daemon, so that the number
 //! of requests that wait there is that of the calls under test.
 
 use alloc::format;
@@ -13,7 +13,7 @@ use conformance::call::Errno;
 use scif::raw::{self, PollFd};
 use scif_abi::flags::{Readiness, SendFlags};
 
-/// Words of a message at most.
+/// Most words in a message.
 const MAX_WORDS: usize = 64;
 
 /// One end of a control connection.
@@ -22,13 +22,13 @@ pub struct Control {
     received: Vec<u8>,
 }
 
-/// The text of an error number.
+/// Describes an error number.
 pub fn text(what: &str, error: i32) -> String {
     format!("{what}: {}", Errno(error))
 }
 
 impl Control {
-    /// The control connection behind a connected endpoint.
+    /// A control connection over a connected endpoint.
     pub fn new(endpoint: usize) -> Control {
         Control {
             endpoint,
@@ -54,7 +54,7 @@ impl Control {
     /// Waits for a message.
     ///
     /// # Errors
-    /// A text that names the failure; the end of the connection is one too.
+    /// A text that names the failure; the end of the connection is one, too.
     pub fn receive(&mut self) -> Result<Vec<u64>, String> {
         let count = self.bytes(8)?;
         let count = count

@@ -15,16 +15,16 @@ use crate::agent::Remote;
 use crate::control::text;
 use crate::executor::Executor;
 
-/// Where the second node's agent listens.
+/// The port of the second node's agent.
 pub const PORT: u16 = 3900;
-/// Where the agent of a user other than root listens, on the first node.
+/// The port of the agent of a user other than root, on the first node.
 const USER_PORT: u16 = 3901;
-/// That user.
+/// The id of that user.
 const USER: u32 = 1000;
-/// How often to try to reach an agent, a tenth of a second apart.
+/// Number of attempts to reach an agent, at intervals of a tenth of a second.
 const TRIES: usize = 600;
 
-/// A call that was begun: where, and its number there.
+/// A call that was begun: its side, and its number there.
 struct Begun {
     side: Side,
     number: u32,
@@ -106,7 +106,7 @@ fn start(port: u16, user: Option<u32>) -> Result<Child, String> {
         .map_err(|error| format!("starting an agent: {error}"))
 }
 
-/// Connects to an agent that may not listen yet.
+/// Connects to an agent, which may not listen yet.
 fn reach(at: PortId) -> Result<Remote, String> {
     let endpoint = raw::open().map_err(|error| text("open", error))?;
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Carries out calls in this process, those that wait in threads of their own.
+//! Executes calls in this process, those that wait in threads of their own.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,13 +27,13 @@ use syscall::error::{EBADF, EINVAL, ENOTTY};
 use crate::memory::{self, Answer, Region, Store};
 use crate::node;
 
-/// A number that no descriptor has, for endpoints that are closed.
+/// A number that no descriptor has; it stands for closed endpoints.
 const NO_FD: usize = 1 << 30;
 
-/// Looks, a millisecond apart, until a call that was made waits for certain.
+/// Number of polls, at intervals of a millisecond, after which a call certainly waits.
 const LOOKS: usize = 1000;
 
-/// The objects that a call made, besides its reply.
+/// The object that a call has made, besides its reply.
 enum Created {
     Nothing,
     Endpoint(u32, usize),
@@ -68,13 +68,13 @@ fn nothing(result: raw::Result<()>) -> Answer {
 
 /// A call that was begun.
 enum Begun {
-    /// In a thread of its own.
+    /// It runs in a thread of its own.
     Thread(JoinHandle<Done>),
     /// It never waits, so it was made at once.
     Ended(Reply),
 }
 
-/// An endpoint: its descriptor, and the data path that belongs to it.
+/// An endpoint: its descriptor and its data path.
 #[derive(Clone)]
 struct Slot {
     fd: usize,
@@ -89,8 +89,9 @@ impl Slot {
         slot
     }
 
-    /// Data moves without the daemon as soon as there is a connection, so that the cases are about
-    /// that path. (What the daemon's own does is shown by the simulator and by files.)
+    /// Prepares the bypass once there is a connection, so that data moves without the daemon and
+    /// the cases test that path. (The simulator and tests with files cover the daemon's own
+    /// transfers.)
     fn prepare(&self) {
         // Without a connection there is nothing to prepare.
         let _ = self.bypass.prepare(self.fd);
@@ -104,7 +105,7 @@ impl Slot {
     }
 }
 
-/// One side's state.
+/// The state of a side.
 #[derive(Default)]
 pub struct Executor {
     endpoints: BTreeMap<u32, Slot>,
@@ -114,7 +115,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An endpoint, or one that is none.
+    /// Returns the endpoint of a slot, or a closed one if there is none.
     fn slot(&self, slot: u32) -> Slot {
         self.endpoints.get(&slot).cloned().unwrap_or_else(|| Slot {
             fd: NO_FD,
@@ -131,10 +132,10 @@ impl Executor {
         self.take(done)
     }
 
-    /// Makes a call in a thread, and returns when it waits or has ended.
+    /// Begins a call in a thread, and returns once it waits or has ended.
     ///
     /// # Errors
-    /// A text, when there is no thread to be had.
+    /// No thread can be started.
     pub fn begin(&mut self, call: &Call) -> Result<u32, String> {
         if let Some(answer) = self.here(call) {
             return Ok(self.note(Begun::Ended(Reply::plain(answer))));
@@ -143,7 +144,8 @@ impl Executor {
         let work = self.work(call);
         let is_made = Arc::new(AtomicBool::new(false));
         let makes = Arc::clone(&is_made);
-        // A poll waits in an event queue, not in the daemon: it takes no part in `waiting`.
+        // A poll waits in an event queue rather than in the daemon, so `waiting` does not count
+        // it.
         let is_poll = matches!(call, Call::PollTwo { .. });
         let thread = thread::spawn(move || {
             makes.store(true, Ordering::Release);
@@ -153,8 +155,8 @@ impl Executor {
         let mut looks = 0;
         while !thread.is_finished() {
             if is_made.load(Ordering::Acquire) {
-                // The count is that of the node. It also falls, when a call that waited before has
-                // ended; if that goes unseen, the time must do.
+                // The count is that of the node. It also falls if a call that waited before has
+                // ended; if that goes unnoticed, the time decides.
                 let waiting = node::waiting();
                 if is_poll || waiting > before || looks > LOOKS {
                     break;
@@ -184,7 +186,7 @@ impl Executor {
     /// Waits for the end of a call.
     ///
     /// # Errors
-    /// A text, when there is no such call.
+    /// There is no such call.
     pub fn finish(&mut self, thread: u32) -> Result<Reply, String> {
         match self.threads.remove(&thread).ok_or("no such call")? {
             Begun::Thread(thread) => {
@@ -208,7 +210,7 @@ impl Executor {
         done.reply
     }
 
-    /// The calls that change what this side holds and never wait.
+    /// Makes the calls that change the objects of this side and never wait.
     fn here(&mut self, call: &Call) -> Option<Answer> {
         if let Some(answer) = self.memory.call(call) {
             return Some(answer);
@@ -222,7 +224,7 @@ impl Executor {
                 let result = slots
                     .into_iter()
                     .try_for_each(|slot| match self.close(slot) {
-                        // It was no endpoint, and is closed all the same.
+                        // The descriptor was no endpoint, and is closed all the same.
                         Err(Errno(ENOTTY)) => Ok(()),
                         result => result.map(|_| ()),
                     });
@@ -233,7 +235,7 @@ impl Executor {
         })
     }
 
-    /// `scif_close`: the endpoint ends although mappings, or calls that wait, keep its file.
+    /// `scif_close`: ends the endpoint although mappings, or calls that wait, keep its file open.
     fn close(&mut self, slot: u32) -> Answer {
         let Slot { fd, bypass } = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
         bypass.detach();
@@ -241,13 +243,13 @@ impl Executor {
         let ended = raw::shutdown(fd);
         let closed = raw::close(fd);
         if closed == Err(ENOTTY) {
-            // A descriptor that is no endpoint stays open, so there is one to close.
+            // A descriptor that is no endpoint stays open, so it is closed here.
             drop(Fd::new(fd));
         }
         nothing(closed.and(ended))
     }
 
-    /// A call as something any thread can do.
+    /// Turns a call into work that any thread can do.
     fn work(&self, call: &Call) -> Work {
         let slot = match *call {
             Call::Open { slot } => {
@@ -356,7 +358,7 @@ impl Executor {
         }
     }
 
-    /// The calls that name own memory.
+    /// Makes the calls that name own memory.
     fn with_memory(&self, endpoint: Slot, call: &Call) -> Work {
         let Slot { fd, bypass } = endpoint;
         let (slot, at, length) = match *call {
@@ -397,7 +399,7 @@ impl Executor {
     }
 }
 
-/// Calls of plain numbers.
+/// Makes the calls whose arguments are only numbers.
 fn simple(slot: &Slot, call: &Call) -> Answer {
     let Slot { fd, ref bypass } = *slot;
     match *call {
@@ -449,16 +451,16 @@ fn simple(slot: &Slot, call: &Call) -> Answer {
             flags,
         )),
         Call::Poll { events, .. } => match bypass.readiness(fd, events as u16) {
-            // The result of scif_poll for a descriptor that is none of an endpoint.
+            // `scif_poll` gives this result for a descriptor that is no endpoint.
             Err(EBADF | ENOTTY) => Ok(Readiness::NVAL.bits().into()),
             result => answer(result),
         },
-        // Calls that a simulator can make and a guest cannot.
+        // Calls that only the simulator can make.
         _ => Err(Errno(EINVAL)),
     }
 }
 
-/// A file of the scheme, as other files know nothing of its operations.
+/// Opens a file of the scheme, because other files do not know its operations.
 fn open_file(slot: u32) -> Done {
     match libredox::call::open("/scheme/scif/version", O_RDONLY, 0) {
         Ok(fd) => Done {

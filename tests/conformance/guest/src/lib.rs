@@ -1,5 +1,5 @@
-//! The conformance suite on booted nodes: the process that runs the cases is one side; the others
-//! are agents, processes here or on another node that carry out calls over a control connection.
+//! The conformance suite on booted nodes. The process that runs the cases is one side; the others
+//! are agents, processes here or on another node that execute calls over a control connection.
 #![no_std]
 
 extern crate alloc;

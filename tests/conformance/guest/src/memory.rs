@@ -18,36 +18,36 @@ use syscall::error::{EFAULT, EINVAL, EIO};
 use syscall::flag::CallFlags;
 use zerocopy::FromBytes;
 
-/// The result of something done here.
+/// The result of a call that is made here.
 pub type Answer = Result<i64, Errno>;
 
 /// The kind of a slot of memory.
 pub enum Region {
     /// Memory of this process.
     Own(Arc<Memory>),
-    /// A mapping: the parts that are still there, by their position.
+    /// A mapping: the parts that are still mapped, by their position.
     Mapped(BTreeMap<usize, Memory>),
     /// The result of get_pages, and its endpoint.
     Got { endpoint: usize, cookie: u64 },
 }
 
-/// Bytes that are compared at a time.
+/// Bytes to compare at a time.
 const PIECE: usize = 4096;
 
 fn fault(error: syscall::error::Error) -> Errno {
     Errno(error.errno)
 }
 
-/// Memory to be named in a call that may run in another thread.
+/// Memory for a call that may run in another thread.
 pub enum Named {
     /// A part of own memory: the position, and its bytes.
     Own(Arc<Memory>, usize, usize),
-    /// A bad range of this number of bytes: address 0, or one that cannot be mapped.
+    /// An invalid range of this number of bytes: at address 0, or at one that cannot be mapped.
     Nothing(bool, usize),
 }
 
 impl Named {
-    /// The range, for the call.
+    /// The range for the call.
     pub fn range(&self) -> Result<Range<'_>, Errno> {
         match self {
             Named::Own(memory, at, bytes) => memory.range().part(*at, *bytes).map_err(fault),
@@ -64,13 +64,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Notes what a call made.
+    /// Keeps the memory that a call has made.
     pub fn insert(&mut self, slot: u32, region: Region) {
         self.regions.insert(slot, region);
     }
 
-    /// New memory: every other slot is memory of the daemon from the start, the others are ordinary
-    /// memory that becomes the daemon's when it is registered.
+    /// Allocates memory. In every other slot it is the daemon's from the start, in the others
+    /// ordinary memory, which becomes the daemon's when it is registered.
     pub fn allocate(&mut self, slot: u32, pages: usize) -> Answer {
         let bytes = pages * PAGE;
         let memory = match slot % 2 {
@@ -81,15 +81,15 @@ impl Store {
         Ok(0)
     }
 
-    /// Gives a slot's memory back.
+    /// Frees the memory of a slot.
     pub fn free(&mut self, slot: u32) {
         if let Some(Region::Got { endpoint, cookie }) = self.regions.remove(&slot) {
-            // Closing the endpoint, or the case itself, has done it.
+            // Closing the endpoint may have released the pages, or the case itself.
             let _ = put(endpoint, cookie);
         }
     }
 
-    /// Gives everything back.
+    /// Frees all memory.
     pub fn clear(&mut self) {
         let slots: Vec<u32> = self.regions.keys().copied().collect();
         for slot in slots {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// Memory for a call.
+    /// Names memory for a call.
     pub fn name(&self, slot: u32, at: i64, bytes: u64) -> Result<Named, Errno> {
         let bytes = bytes as usize;
         match (slot, self.regions.get(&slot)) {
@@ -108,8 +108,8 @@ impl Store {
         }
     }
 
-    /// Does something with each piece of a range: the memory, the position in it, and the position
-    /// in the range.
+    /// Calls a function for each piece of a range: with the memory, the position in it, and the
+    /// position in the range.
     fn pieces(
         &self,
         slot: u32,
@@ -141,7 +141,7 @@ impl Store {
         Ok(())
     }
 
-    /// The calls that only touch memory; `None` for all others.
+    /// Makes the calls that only access memory; `None` for all others.
     pub fn call(&mut self, call: &Call) -> Option<Answer> {
         Some(match *call {
             Call::Allocate { memory, pages } => self.allocate(memory, pages as usize),
@@ -212,7 +212,7 @@ impl Store {
         })
     }
 
-    /// Unmaps a part of a mapping, which may be cut for that.
+    /// Unmaps a part of a mapping, which may be split by that.
     fn unmap(&mut self, slot: u32, at: i64, length: u64) -> Answer {
         let Some(Region::Mapped(parts)) = self.regions.get_mut(&slot) else {
             return Err(Errno(EINVAL));
@@ -268,7 +268,7 @@ fn operate(endpoint: usize, call: &Operation, payload: &mut [u8]) -> Result<usiz
     call_rw(endpoint, payload, CallFlags::empty(), &metadata).map_err(|error| Errno(error.errno()))
 }
 
-/// `scif_get_pages`, and the first word behind the first address, where it can be mapped.
+/// `scif_get_pages`, and the first word behind the first address if it can be mapped.
 pub fn get_pages(
     endpoint: usize,
     offset: i64,

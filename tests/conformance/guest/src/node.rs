@@ -1,4 +1,4 @@
-//! Readers of a node's files: counts, waiting requests, limits.
+//! Reads a node's files: counts, waiting requests, limits.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +12,7 @@ fn read(name: &str) -> Result<String, Errno> {
     runtime::fs::read_to_string(&path).map_err(|error| Errno(error.errno))
 }
 
-/// The number behind a name at the start of a line.
+/// The number after a name at the beginning of a line.
 fn value(text: &str, name: &str) -> Option<i64> {
     let line = text
         .lines()
@@ -28,7 +28,7 @@ pub fn counts() -> Result<Counts, Errno> {
     Ok(Counts {
         endpoints: value("endpoints")?,
         connections: value("connections")?,
-        // Without the line of names.
+        // Without the line that names the columns.
         ports: read("ports")?.lines().count() as i64 - 1,
         windows: value("windows")? + value("remote_windows")?,
         mappings: value("mapped_pages")?,
@@ -52,7 +52,7 @@ pub fn limit() -> Result<i64, Errno> {
     value(&read("limits")?, LIMIT).ok_or(Errno(syscall::error::EIO))
 }
 
-/// Sets it.
+/// Sets the limit on pinned pages.
 pub fn set_limit(pages: u64) -> Result<i64, Errno> {
     let failed = |error: libredox::error::Error| Errno(error.errno());
     let file = Fd::open("/scheme/scif/limits", O_WRONLY, 0).map_err(failed)?;

@@ -15,11 +15,11 @@ use scif_abi::{Error, PortId};
 
 use crate::control::{Control, text};
 
-/// Where the agents of A, B and the user listen.
+/// The ports of the agents of A, B and the user.
 const PORTS: [u16; 3] = [3910, 3911, 3912];
-/// The user.
+/// The id of the user.
 const USER: u32 = 1000;
-/// How often to try to reach an agent, a twentieth of a second apart.
+/// Number of attempts to reach an agent, at intervals of a twentieth of a second.
 const TRIES: usize = 1200;
 
 /// Messages to an agent.
@@ -51,7 +51,7 @@ struct Agent {
 impl Agent {
     fn reach(at: PortId) -> Checked<Agent> {
         for _ in 0..TRIES {
-            // After the driver's death there may be none for a while.
+            // After the death of the driver no endpoint can be made for a while.
             let Ok(endpoint) = raw::open() else {
                 sleep(Duration::from_millis(50));
                 continue;
@@ -88,9 +88,9 @@ impl Agent {
         Reply::decode(&answer).ok_or_else(|| format!("no reply: {answer:?}"))
     }
 
-    /// Another connection to the same agent, or to the one that has taken its place.
+    /// Makes another connection to the agent, or to the one that has taken its place.
     fn again(&mut self) -> Checked {
-        // It has ended, or will not be used.
+        // The old connection has ended, or will not be used.
         let _ = raw::close(self.endpoint);
         *self = Agent::reach(self.at)?;
         Ok(())
@@ -104,9 +104,9 @@ fn message(verb: u64, call: &Call) -> Vec<u64> {
 }
 
 impl Guest {
-    /// A on the first node and B on the second, where agents are or will be; the user here. `many`
-    /// is how often to do what is done very often, `seed` where random numbers begin (none: the
-    /// clock says).
+    /// A on the first node and B on the second, where agents run or will run, and the user on this
+    /// one. `many` is the number of repetitions in rows that repeat very often. `seed` is that of
+    /// random numbers; without one the clock gives it.
     ///
     /// # Errors
     /// A text that names the failure.
@@ -155,7 +155,7 @@ impl Guest {
         }
     }
 
-    /// Sends what ends the agent or its connection.
+    /// Sends a message that ends the agent or its connection.
     fn end(&mut self, side: Side, words: &[u64]) -> Checked {
         let agent = self.agent(side);
         agent.control.send(words)?;
@@ -169,7 +169,7 @@ impl Guest {
         &mut self.agents[side as usize]
     }
 
-    /// The launcher's word for B's node, or for the link to it.
+    /// Tells the launcher what to do with B's node, or with the link to it.
     fn launch(&self, verb: &str) {
         println!("LAUNCHER {verb}");
     }
@@ -232,17 +232,17 @@ impl Driver for Guest {
 
     fn kill_later(&mut self, side: Side, when: u64) -> Checked {
         self.call(side, &Call::Die { milliseconds: when })?;
-        // It lives as long as it answers.
+        // The program lives as long as it answers.
         while self.call(side, &Call::Sleep { milliseconds: 1 }).is_ok() {}
         self.agent(side).again()
     }
 
     fn kill_driver(&mut self) -> Checked {
-        // All control connections may go with it, of which the agents hear by themselves.
+        // All control connections may end with the driver, which the agents notice themselves.
         let words = message(CALL, &Call::KillDriver {});
         let agent = self.agent(Side::A);
         agent.control.send(&words)?;
-        // The answer may still come, as it needs no driver.
+        // The answer may still come, since it needs no driver.
         let _ = agent.control.receive();
         for agent in &mut self.agents {
             agent.again()?;

@@ -1,5 +1,5 @@
-//! The places `node` and `pair` of the rows of RDMA verbs. Each end is a program that goes through
-//! the same rows; what is done at one end, the other one is told by a control connection.
+//! The places `node` and `pair` of the rows of RDMA verbs. Each end is a program that runs the
+//! same rows; a control connection tells the other end the results of each job.
 
 mod device;
 mod end;
@@ -20,12 +20,12 @@ use crate::control::{Control, text};
 pub use device::Scheme;
 use end::End;
 
-/// Where B waits for A.
+/// The port where B waits for A.
 const PORT: u16 = 3920;
-/// How often A tries to reach B, a twentieth of a second apart.
+/// Number of A's attempts to reach B, at intervals of a twentieth of a second.
 const TRIES: usize = 1200;
 
-/// Errors by their words in a reply.
+/// Errors, by the number that stands for them in a reply.
 const ERRORS: [types::Error; 5] = [
     types::Error::Invalid,
     types::Error::NoMemory,
@@ -69,7 +69,7 @@ fn accept() -> Checked<usize> {
 }
 
 impl Guest {
-    /// The end A with B on a node; or B, if no node is given.
+    /// The end A, with B on a node; the end B, if no node is given.
     ///
     /// # Errors
     /// A text that names the failure.
@@ -86,7 +86,7 @@ impl Guest {
         })
     }
 
-    /// Waits until the other end has come as far.
+    /// Waits until the other end has got as far.
     ///
     /// # Errors
     /// A text that names the failure.

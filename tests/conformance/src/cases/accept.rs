@@ -272,7 +272,7 @@ pub const CLOSE: Section = Section {
                 b.ok(active.close())?;
                 b.becomes(passive.poll(IN), (IN | HUP).into())?;
                 b.gives(passive.recv(1000, BLOCK), 1000)?;
-                // A blocking receive of more than is left gives what is left.
+                // A blocking receive of more bytes than are left returns those that are left.
                 b.gives(passive.recv_from(1000, 5000, BLOCK), 3000)?;
                 b.fails(passive.recv(1, BLOCK), ConnectionReset)?;
                 b.becomes(passive.poll(IN), HUP.into())

@@ -9,7 +9,7 @@ use crate::ask::{BLOCK, OUT};
 use crate::bench::{Place, Side, equal, holds};
 use crate::table::{Row, Section};
 
-/// A node that does not exist anywhere.
+/// A node that exists in no place.
 const NO_NODE: u16 = 99;
 
 /// `scif_connect`.
@@ -282,7 +282,7 @@ pub const NONBLOCKING: Section = Section {
                 let (active, _) = b.bound(Side::A)?;
                 b.ok(active.nonblocking())?;
                 b.in_progress(active.connect(at))?;
-                // The second says the same, and changes nothing.
+                // The second call gives the same error, and changes nothing.
                 Ok(active.connect(at))
             },
         ),
@@ -325,7 +325,7 @@ pub const NONBLOCKING: Section = Section {
                 b.fails(active.connect(target), ConnectionRefused)?;
                 let (listener, at) = b.listener(Side::B, 1)?;
                 b.in_progress(active.connect(at))?;
-                // The old failure is forgotten: nothing to report.
+                // The old failure is forgotten, so there is nothing to report.
                 b.gives(active.poll(OUT), 0)?;
                 b.accept(listener)?;
                 b.becomes(active.poll(OUT), OUT.into())?;

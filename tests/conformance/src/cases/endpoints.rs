@@ -322,7 +322,7 @@ pub const LISTEN: Section = Section {
                 b.fails(late.connect(at), ConnectionRefused)?;
                 b.accept(listener)?;
                 b.finish_ok(waiting[0])?;
-                // One place is free again.
+                // One place of the backlog is free again.
                 let connect = b.begin(late.connect(at))?;
                 b.accept(listener)?;
                 b.finish_ok(waiting[1])?;

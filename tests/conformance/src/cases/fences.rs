@@ -196,7 +196,7 @@ pub const WAIT: Section = Section {
     ],
 };
 
-/// Sets of signal flags that are valid, and what they store: locally, remotely.
+/// Valid sets of signal flags, each with whether it stores locally and remotely.
 const VALID: [(&str, u32, bool, bool); 6] = [
     ("INIT_SELF LOCAL", SELF | LOCAL, true, false),
     ("INIT_SELF REMOTE", SELF | REMOTE, false, true),
@@ -206,7 +206,7 @@ const VALID: [(&str, u32, bool, bool); 6] = [
     ("INIT_PEER LOCAL REMOTE", PEER | LOCAL | REMOTE, true, true),
 ];
 
-/// Sets that are not.
+/// Invalid sets of signal flags.
 const INVALID: [(&str, u32); 9] = [
     ("none", 0),
     ("INIT_SELF alone", SELF),
@@ -227,7 +227,7 @@ fn invalid() -> Vec<String> {
     INVALID.iter().map(|(name, _)| name.to_string()).collect()
 }
 
-/// Checks that a signal at `offset` fails, whichever way it is asked for.
+/// Checks that a signal at `offset` fails with the flags of a variant.
 fn fails(b: &mut Bench<'_>, index: usize, offset: i64, error: scif_abi::Error) -> Checked {
     let e = ends(b, 2)?;
     let (_, flags, local, remote) = VALID[index];

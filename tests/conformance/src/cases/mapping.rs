@@ -10,7 +10,7 @@ use crate::table::{Row, Section};
 
 const BOTH: u32 = READ | WRITE;
 
-/// A window of two pages of B at page 4; A's call that maps this range.
+/// Registers a window of two pages at page 4 of B. Returns A's call that maps this range.
 fn map(b: &mut Bench<'_>, offset: i64, length: i64) -> Checked<Ask> {
     let (active, passive) = b.pair()?;
     b.window(passive, 2, 4 * PAGE, BOTH)?;
@@ -18,7 +18,7 @@ fn map(b: &mut Bench<'_>, offset: i64, length: i64) -> Checked<Ask> {
     Ok(active.map(mapping, offset, length, READ))
 }
 
-/// A window of B with a protection; A's call that maps it with another.
+/// Registers a window of B with one protection. Returns A's call that maps it with another.
 fn protected(b: &mut Bench<'_>, window: u32, mapping: u32) -> Checked<Ask> {
     let (active, passive) = b.pair()?;
     b.window(passive, 2, 0, window)?;

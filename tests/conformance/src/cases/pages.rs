@@ -10,7 +10,7 @@ use crate::table::{Row, Section};
 
 const BOTH: u32 = READ | WRITE;
 
-/// A window of four pages of B at page 4; A's call for this range.
+/// Registers a window of four pages at page 4 of B. Returns A's call for this range.
 fn get(b: &mut Bench<'_>, offset: i64, length: i64) -> Checked<Ask> {
     let (active, passive) = b.pair()?;
     b.window(passive, 4, 4 * PAGE, BOTH)?;
@@ -39,7 +39,7 @@ pub const PAGES: Section = Section {
                 let pages = b.new_memory(Side::A);
                 let mut reply = b.reply(active.get_pages(pages, 5 * PAGE, 2 * PAGE))?;
                 if b.place() != Place::Loopback {
-                    // Memory of the own node has an owner, and only the owner can map it.
+                    // Memory of the own node belongs to its owner, and only the owner can map it.
                     equal("the first word", reply.extra.pop(), Some(word))?;
                 }
                 let wanted = alloc::vec![2, READ.into()];

@@ -1,9 +1,9 @@
-//! Pinned pages, for trusted drivers. They take memory of the calling driver, so their tests are
-//! programs of the image; the rows name them.
+//! Pinned pages, for trusted drivers. They pin memory of the calling driver, so their tests are
+//! programs of the image, which the rows name.
 
 use crate::table::{Row, Section};
 
-/// The program that tries the calls, and what in it does.
+/// The program that tries the calls, and the function in it.
 const PIN_TESTS: &[(&str, &str)] = &[("tests/guest/src/bin/scif-pin.rs", "pinned_pages")];
 const USER_TESTS: &[(&str, &str)] = &[("tests/guest/src/bin/scif-pin.rs", "user")];
 

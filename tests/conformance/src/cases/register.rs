@@ -13,21 +13,23 @@ const BOTH: u32 = READ | WRITE;
 /// The last page of the registered address space.
 const LAST: i64 = i64::MAX - (PAGE - 1);
 
-/// A connected endpoint and two pages, and the call that registers one of them like this.
+/// Makes a connected endpoint and two pages. Returns the call that registers one page with these
+/// arguments.
 fn one_page(b: &mut Bench<'_>, offset: i64, protection: u32, flags: u32) -> Checked<Ask> {
     let (active, _) = b.pair()?;
     let memory = b.memory(Side::A, 2)?;
     Ok(active.register(memory, 0, PAGE, offset, protection, flags))
 }
 
-/// The call that registers a range like this, anywhere.
+/// Returns the call that registers a range of four pages at any offset.
 fn range(b: &mut Bench<'_>, at: i64, length: i64) -> Checked<Ask> {
     let (active, _) = b.pair()?;
     let memory = b.memory(Side::A, 4)?;
     Ok(active.register(memory, at, length, 0, BOTH, 0))
 }
 
-/// With a window of four pages at page 4: registering `pages` pages at page `first`.
+/// With a window of four pages at page 4: returns the call that registers `pages` pages at page
+/// `first`.
 fn beside(b: &mut Bench<'_>, first: i64, pages: i64) -> Checked<Ask> {
     let (active, _) = b.pair()?;
     b.window(active, 4, 4 * PAGE, BOTH)?;
@@ -427,7 +429,7 @@ pub const REGISTER: Section = Section {
                 b.ok(memory.fill(0, 256 * PAGE, 2))?;
                 for page in 0..256 {
                     let at = page * PAGE;
-                    // Every other one out of the order of its pages.
+                    // Every other page is out of order.
                     let from = if page % 2 == 0 {
                         at
                     } else {

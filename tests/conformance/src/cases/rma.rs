@@ -27,7 +27,7 @@ pub enum Kind {
     VirtualWrite,
 }
 
-/// All four, with their names.
+/// All four calls, with their names.
 pub const KINDS: [(Kind, &str); 4] = [
     (Kind::Read, "readfrom"),
     (Kind::Write, "writeto"),
@@ -36,7 +36,7 @@ pub const KINDS: [(Kind, &str); 4] = [
 ];
 
 impl Kind {
-    /// Whether data comes from the peer.
+    /// Whether the call copies data from the peer.
     pub fn reads(self) -> bool {
         matches!(self, Kind::Read | Kind::VirtualRead)
     }
@@ -46,8 +46,8 @@ impl Kind {
         matches!(self, Kind::Read | Kind::Write)
     }
 
-    /// The call: between position `local` of the memory, which is registered at 0 for the
-    /// registered forms, and the peer's offset.
+    /// The call for a range from position `local` of the memory, which is registered at 0 for the
+    /// registered forms, and an offset of the peer.
     pub fn ask(self, ep: Ep, memory: Mem, local: i64, length: i64, remote: i64, flags: u32) -> Ask {
         match self {
             Kind::Read => ep.read_from(local, length, remote, flags),
@@ -70,19 +70,19 @@ fn virtual_ones() -> Vec<String> {
     kinds().into_iter().skip(2).collect()
 }
 
-/// Memory of four pages at each end of a connection from A to B, registered at 0 for all.
+/// Memory at both ends of a connection from A to B, registered at 0 with all rights.
 pub struct Ends {
     /// A's endpoint.
     pub active: Ep,
-    /// B's.
+    /// B's endpoint.
     pub passive: Ep,
     /// A's memory.
     pub local: Mem,
-    /// B's.
+    /// B's memory.
     pub remote: Mem,
 }
 
-/// Makes them.
+/// Makes the connection, and memory of this number of pages at each end.
 ///
 /// # Errors
 /// Those of the calls.
@@ -96,7 +96,7 @@ pub fn ends(b: &mut Bench<'_>, pages: u32) -> Checked<Ends> {
     })
 }
 
-/// Checks that a call with these arguments gives an error, for the variant's call.
+/// Checks that the call of a variant fails with an error for these arguments.
 fn fails(
     b: &mut Bench<'_>,
     kind: usize,
@@ -110,12 +110,12 @@ fn fails(
         .0
         .ask(e.active, e.local, local, length, remote, flags);
     b.fails(ask, error)?;
-    // Not a byte was touched.
+    // No byte was changed.
     b.holds_pattern(e.local, 0, 4 * PAGE, 1)?;
     b.holds_pattern(e.remote, 0, 4 * PAGE, 2)
 }
 
-/// Checks what protections give: of the local window (registered forms) and the peer's.
+/// Checks the effect of protections of the local window (registered forms) and the peer's.
 fn protections(b: &mut Bench<'_>, kind: usize, local: u32, remote: u32, allowed: bool) -> Checked {
     let (active, passive) = b.pair()?;
     let memory = b.window(active, 1, 0, local)?;
@@ -127,7 +127,7 @@ fn protections(b: &mut Bench<'_>, kind: usize, local: u32, remote: u32, allowed:
     }
 }
 
-/// The protection that a call needs of a window, and the one it does not.
+/// The protection that a call needs of a window, and one that it does not need.
 fn needs(kind: usize, is_source: bool) -> (u32, u32) {
     match KINDS[kind].0.reads() == is_source {
         // The peer's window is the source of a read.
@@ -136,7 +136,7 @@ fn needs(kind: usize, is_source: bool) -> (u32, u32) {
     }
 }
 
-/// The four RMA calls: what they refuse.
+/// The errors of the four RMA calls.
 pub const ERRORS: Section = Section {
     title: "scif_readfrom, scif_writeto, scif_vreadfrom, scif_vwriteto",
     word: "rma",
@@ -402,7 +402,8 @@ pub const ERRORS: Section = Section {
     ],
 };
 
-/// A transfer over the boundary of two windows, one of them made of pages in another order.
+/// Checks a transfer over the boundary of two windows, one of which has its pages in another
+/// order.
 fn adjacent(b: &mut Bench<'_>, kind: Kind, local: bool) -> Checked {
     let (active, passive) = b.pair()?;
     let (split, whole) = match local {
@@ -422,7 +423,7 @@ fn adjacent(b: &mut Bench<'_>, kind: Kind, local: bool) -> Checked {
     };
     b.ok(source.fill(0, 4 * PAGE, 1))?;
     b.ok(target.fill(0, 4 * PAGE, 2))?;
-    // The virtual forms have the whole side as plain memory.
+    // In the virtual forms the other side is plain memory.
     let ask = kind.ask(active, other, start, length, start, RMA_SYNC);
     b.ok(ask)?;
     let (first, second) = (2 * PAGE - start, length - (2 * PAGE - start));
@@ -444,7 +445,7 @@ fn adjacent(b: &mut Bench<'_>, kind: Kind, local: bool) -> Checked {
     }
 }
 
-/// A v* call on an address where nothing is.
+/// Checks a v* call with an address where nothing is mapped.
 fn nowhere(b: &mut Bench<'_>, kind: Kind, slot: u32) -> Checked {
     let e = ends(b, 1)?;
     let side = Side::A;

@@ -52,7 +52,7 @@ fn combinations() -> Vec<String> {
     names
 }
 
-/// Moves `length` bytes from `from` to `to` by a call, and checks them and their surroundings.
+/// Copies `length` bytes from `from` to `to` by a call, and checks them and the bytes around them.
 fn transfer(
     b: &mut Bench<'_>,
     e: &Ends,
@@ -60,7 +60,7 @@ fn transfer(
     flags: u32,
     (from, to, length): (i64, i64, i64),
 ) -> Checked {
-    // The seed tells the former contents of the destination from those of the source.
+    // The seed distinguishes the former contents of the destination from those of the source.
     let (source, target, local, remote) = match kind.reads() {
         true => (e.remote, e.local, to, from),
         false => (e.local, e.remote, from, to),
@@ -83,7 +83,7 @@ fn transfer(
     equal(&what("a changed byte behind"), behind, -1)
 }
 
-/// Large transfers.
+/// The ranges of large transfers.
 const LARGE: [(i64, i64, i64); 4] = [
     (0, 0, 1 << 20),
     (1, 0, (1 << 20) - 1),
@@ -91,7 +91,7 @@ const LARGE: [(i64, i64, i64); 4] = [
     (0, 4096, 4 << 20),
 ];
 
-/// The data that moves.
+/// The data of transfers.
 pub const DATA: Section = Section {
     title: "RMA: the data",
     word: "data",
@@ -374,7 +374,7 @@ pub const DATA: Section = Section {
             |b| {
                 let e = ends(b, 256)?;
                 b.ok(e.local.fill(0, 256 * PAGE, 13))?;
-                // The library carries small ones out by itself after a few.
+                // After a few calls the library executes small transfers itself.
                 for _ in 0..4 {
                     b.gives(e.active.write_to(0, 64, 0, 0), 0)?;
                 }

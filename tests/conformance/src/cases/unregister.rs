@@ -10,7 +10,7 @@ use crate::table::{Row, Section};
 
 const BOTH: u32 = READ | WRITE;
 
-/// A connection whose connector has windows at pages 4 to 7, 8 to 9 and 12 to 13.
+/// Makes a connection whose connector has windows at pages 4 to 7, 8 to 9 and 12 to 13.
 fn windows(b: &mut Bench<'_>) -> Checked<(Ep, Ep)> {
     let (active, passive) = b.pair()?;
     b.window(active, 4, 4 * PAGE, BOTH)?;
@@ -19,7 +19,7 @@ fn windows(b: &mut Bench<'_>) -> Checked<(Ep, Ep)> {
     Ok((active, passive))
 }
 
-/// With those windows: unregistering pages `first..end`.
+/// Makes those windows. Returns the call that unregisters pages `first..end`.
 fn pages(b: &mut Bench<'_>, first: i64, end: i64) -> Checked<Ask> {
     let (active, _) = windows(b)?;
     Ok(active.unregister(first * PAGE, (end - first) * PAGE))
@@ -214,7 +214,7 @@ pub const UNREGISTER: Section = Section {
                 let (active, passive) = b.pair()?;
                 b.window(active, 2, 0, BOTH)?;
                 b.window(passive, 2, 0, BOTH)?;
-                // There is a reference to it.
+                // The mapping is a reference to the window.
                 let mapping = b.new_memory(Side::B);
                 b.ok(passive.map(mapping, 0, PAGE, READ))?;
                 b.ok(active.unregister(0, 2 * PAGE))?;
@@ -256,7 +256,7 @@ pub const UNREGISTER: Section = Section {
                 b.gives(memory.load(8), 77)?;
                 let again = active.register(memory, 0, 2 * PAGE, 0, BOTH, FIXED);
                 b.fails(again, AddressInUse)?;
-                // One page of two is not enough.
+                // Unmapping one of two pages is not enough.
                 b.ok(mapping.unmap(0, PAGE))?;
                 b.fails(again, AddressInUse)?;
                 b.ok(mapping.unmap(PAGE, PAGE))?;

@@ -234,8 +234,8 @@ pub const USAGE: Section = Section {
                 let (active, passive) = b.pair()?;
                 b.gives(passive.poll_two(passive, IN, 10), 0)?;
                 let poll = b.begin(passive.poll_two(passive, IN, -1))?;
-                // It may not be asleep yet: what comes between the looks at the two entries, the
-                // same endpoint twice, is told by the second one only.
+                // The poll may not be asleep yet. The same endpoint is in two entries: what
+                // arrives between the looks at them is reported by the second one only.
                 b.waits(poll)?;
                 b.gives(active.send(1, 0), 1)?;
                 holds(

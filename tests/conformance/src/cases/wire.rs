@@ -1,4 +1,4 @@
-//! Rows about peers that misbehave or speak an older protocol, shown by the simulator's tests.
+//! Rows about peers that misbehave or use an older protocol, tested by the simulator's tests.
 
 use crate::table::{Row, Section};
 

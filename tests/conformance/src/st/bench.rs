@@ -1,5 +1,5 @@
-//! The means of rows: two ends that make calls, connections between them, and the rule for
-//! every row: it leaves nothing behind on either node.
+//! The means of rows: two ends that make calls, connections between them, and the rule for every
+//! row: it leaves nothing behind on either node.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,20 +12,20 @@ pub use super::number;
 use super::number::*;
 use crate::errno::Errno;
 
-/// How often to look for something before it counts as not happening.
+/// Number of polls before an expected change counts as missing.
 const LOOKS: usize = 2000;
-/// How often to look whether what a row had is gone.
+/// Number of polls for the objects of a row to disappear.
 const LAST_LOOKS: usize = 300;
-/// How often to look at something that must not happen.
+/// Number of polls for a change that must not happen.
 const FEW_LOOKS: usize = 5;
-/// Ports of the rows' listeners.
+/// The first port of the rows' listeners, and the number of such ports.
 const FIRST_PORT: u64 = 4000;
 const PORTS: u64 = 1000;
 
-/// The state that stays the same over all rows of a run.
+/// The state that all rows of a run share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run {
-    /// Listeners so far.
+    /// Number of listeners so far.
     listeners: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench with nothing on it.
+    /// A bench for a new row.
     pub fn new(driver: &'a mut dyn Driver, run: &'a mut Run) -> Bench<'a> {
         Bench {
             driver,
@@ -48,17 +48,17 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Where it stands.
+    /// The place where it runs.
     pub fn place(&self) -> Place {
         self.driver.place()
     }
 
-    /// The place's ways beside calls.
+    /// The place, for steps other than calls.
     pub fn driver(&mut self) -> &mut dyn Driver {
         self.driver
     }
 
-    /// The number of calls of a row that makes very many: this, or what the run was told.
+    /// The number of calls of a row that makes very many, as the place or the command line says.
     pub fn many(&self) -> u64 {
         self.driver.many()
     }
@@ -68,13 +68,13 @@ impl<'a> Bench<'a> {
         0x0a00_0001 + u64::from(self.driver.node(side))
     }
 
-    /// A slot that is not used yet.
+    /// A new slot.
     pub fn slot(&mut self) -> u64 {
         self.next_slot += 1;
         self.next_slot
     }
 
-    /// A port that nobody listens at.
+    /// A port without a listener.
     pub fn port(&mut self) -> u64 {
         self.run.listeners += 1;
         FIRST_PORT + self.run.listeners % PORTS
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
 
     // ---- Calls ----
 
-    /// Makes a call, whatever it gives.
+    /// Makes a call and returns its reply, also if the call fails.
     ///
     /// # Errors
     /// Those of the place.
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
     /// Makes a call that must succeed.
     ///
     /// # Errors
-    /// When it fails.
+    /// The call fails.
     pub fn reply(&mut self, ask: Ask) -> Checked<Reply> {
         let reply = self.call(ask)?;
         match reply.result {
@@ -105,15 +105,15 @@ impl<'a> Bench<'a> {
     /// Makes a call that must give 0.
     ///
     /// # Errors
-    /// When it gives something else.
+    /// The call gives another value.
     pub fn ok(&mut self, ask: Ask) -> Checked {
         self.gives(ask, 0)
     }
 
-    /// Makes a call that must give this.
+    /// Makes a call that must give this value.
     ///
     /// # Errors
-    /// When it gives something else.
+    /// The call gives another value.
     pub fn gives(&mut self, ask: Ask, value: i64) -> Checked {
         let reply = self.call(ask)?;
         match reply.result {
@@ -122,10 +122,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Makes a call that must give 0; the first extra word.
+    /// Makes a call that must give 0, and returns its first extra word.
     ///
     /// # Errors
-    /// When it gives something else.
+    /// The call gives another value.
     pub fn word(&mut self, ask: Ask) -> Checked<i64> {
         let reply = self.call(ask)?;
         match reply.result {
@@ -134,10 +134,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Makes a call that must fail with this.
+    /// Makes a call that must fail with this error.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not.
     pub fn fails(&mut self, ask: Ask, errno: Errno) -> Checked {
         let reply = self.call(ask)?;
         match reply.result {
@@ -156,10 +156,10 @@ impl<'a> Bench<'a> {
         Ok(ticket)
     }
 
-    /// A call that was begun must wait.
+    /// Checks that a call that was begun waits.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The call has ended.
     pub fn waits(&mut self, ticket: Ticket) -> Checked {
         for _ in 0..FEW_LOOKS {
             self.driver.pause();
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
     /// Waits for the end of a call.
     ///
     /// # Errors
-    /// When it does not end.
+    /// The call does not end.
     pub fn end(&mut self, ticket: Ticket) -> Checked<Reply> {
         for _ in 0..LOOKS {
             if self.driver.is_done(ticket)? {
@@ -185,7 +185,7 @@ impl<'a> Bench<'a> {
         Err("a call does not end".into())
     }
 
-    /// Waits for the end of a call without looking meanwhile, however long it takes.
+    /// Waits for the end of a call without polling, however long it takes.
     ///
     /// # Errors
     /// Those of the place.
@@ -194,10 +194,10 @@ impl<'a> Bench<'a> {
         self.driver.finish(ticket)
     }
 
-    /// Waits for the end of a call, which must give this.
+    /// Waits for the end of a call, which must give this result.
     ///
     /// # Errors
-    /// When it gives something else.
+    /// The call gives another result.
     pub fn ends(&mut self, ticket: Ticket, result: Result<i64, Errno>) -> Checked<Reply> {
         let reply = self.end(ticket)?;
         match reply.result == result {
@@ -206,19 +206,19 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits for the end of a call, which must say that the connection has ended.
+    /// Waits for the end of a call, which must report that the connection has ended.
     ///
     /// # Errors
-    /// When it says something else.
+    /// The call gives another result.
     pub fn ends_lost(&mut self, ticket: Ticket) -> Checked {
         let reply = self.end(ticket)?;
         is_lost(&reply)
     }
 
-    /// Makes a call, which must say that the connection has ended.
+    /// Makes a call that must report that the connection has ended.
     ///
     /// # Errors
-    /// When it says something else.
+    /// The call gives another result.
     pub fn lost(&mut self, ask: Ask) -> Checked {
         let reply = self.call(ask)?;
         is_lost(&reply).map_err(|what| format!("{ask:?}: {what}"))
@@ -226,10 +226,10 @@ impl<'a> Bench<'a> {
 
     // ---- Connections ----
 
-    /// A socket of Scheduled Transfers.
+    /// Makes a socket of Scheduled Transfers.
     ///
     /// # Errors
-    /// When there is none.
+    /// Those of the call.
     pub fn socket(&mut self, side: Side) -> Checked<Socket> {
         let slot = self.slot();
         self.ok((
@@ -244,10 +244,10 @@ impl<'a> Bench<'a> {
         Ok(Socket { side, slot })
     }
 
-    /// A socket with options.
+    /// Makes a socket with options.
     ///
     /// # Errors
-    /// When there is none.
+    /// Those of the calls.
     pub fn socket_with(&mut self, side: Side, options: &[(u64, i64)]) -> Checked<Socket> {
         let socket = self.socket(side)?;
         for (name, value) in options {
@@ -256,10 +256,10 @@ impl<'a> Bench<'a> {
         Ok(socket)
     }
 
-    /// A listener of B's with options, and its port.
+    /// Makes a listener at B with options, and returns it with its port.
     ///
     /// # Errors
-    /// When there is none.
+    /// Those of the calls.
     pub fn listener(&mut self, options: &[(u64, i64)]) -> Checked<(Socket, u64)> {
         let socket = self.socket_with(Side::B, options)?;
         let port = self.port();
@@ -292,7 +292,7 @@ impl<'a> Bench<'a> {
         (socket.side, call)
     }
 
-    /// `accept`, and the socket it makes.
+    /// `accept`, and the socket that it makes.
     pub fn accept(&mut self, listener: Socket) -> (Ask, Socket) {
         let into = self.slot();
         let call = Call::Accept {
@@ -306,10 +306,10 @@ impl<'a> Bench<'a> {
         ((listener.side, call), socket)
     }
 
-    /// Connects A's socket to a listener of B's; B's socket.
+    /// Connects A's socket to a listener at B, and returns B's socket.
     ///
     /// # Errors
-    /// When that fails.
+    /// Those of the calls.
     pub fn join(&mut self, socket: Socket, (listener, port): (Socket, u64)) -> Checked<Socket> {
         let connecting = self.begin(self.connect(socket, port))?;
         let (accept, accepted) = self.accept(listener);
@@ -319,10 +319,10 @@ impl<'a> Bench<'a> {
         Ok(accepted)
     }
 
-    /// Connected sockets of A and B with options.
+    /// Makes connected sockets of A and B with options.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// Those of the calls.
     pub fn sockets(&mut self, options: &[(u64, i64)]) -> Checked<(Socket, Socket)> {
         let listener = self.listener(options)?;
         let socket = self.socket_with(Side::A, options)?;
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
     /// Attaches a channel.
     ///
     /// # Errors
-    /// When that fails.
+    /// Those of the call.
     pub fn attach(&mut self, socket: Socket, channel: i64) -> Checked<End> {
         let slot = self.slot();
         self.ok(socket.attach(channel, 0, slot))?;
@@ -345,10 +345,10 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// A connection with the bypass and both ends of its channel 0.
+    /// Makes a connection with the bypass, and both ends of its channel 0.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Those of the calls.
     pub fn ends_of(&mut self, options: &[(u64, i64)]) -> Checked<Ends> {
         let mut all = alloc::vec![(ST_BYPASS, 1)];
         all.extend(options);
@@ -359,20 +359,20 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The same with the usual options.
+    /// Makes a connection as [`ends_of`](Self::ends_of) does, with the default options.
     ///
     /// # Errors
-    /// As there.
+    /// Those of the calls.
     pub fn ends_joined(&mut self) -> Checked<Ends> {
         self.ends_of(&[])
     }
 
     // ---- Memory ----
 
-    /// Memory of `malloc`.
+    /// Allocates memory by `malloc`.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is none.
     pub fn allocate(&mut self, side: Side, length: u64) -> Checked<Memory> {
         let memory = self.slot();
         let reply = self.reply((side, Call::Allocate { memory, length }))?;
@@ -386,10 +386,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Maps new memory of the library's.
+    /// Maps new memory of the library.
     ///
     /// # Errors
-    /// When that fails.
+    /// Those of the call.
     pub fn map(&mut self, end: End, length: u64) -> Checked<Memory> {
         let at = self.word(end.map(0, length as i64))?;
         match at {
@@ -402,10 +402,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Memory must have the pattern of a seed in its first bytes.
+    /// Checks that the first bytes of memory have the pattern of a seed.
     ///
     /// # Errors
-    /// Where it has not.
+    /// They do not.
     pub fn has(&mut self, memory: Memory, length: u64, seed: u64) -> Checked {
         let address = memory.at;
         let call = Call::Check {
@@ -419,10 +419,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// All bytes of memory must have this value.
+    /// Checks that all bytes of memory have this value.
     ///
     /// # Errors
-    /// Where they have not.
+    /// They do not.
     pub fn is_all(&mut self, memory: Memory, value: u64) -> Checked {
         let Memory { side, at, length } = memory;
         let call = Call::Same {
@@ -433,7 +433,7 @@ impl<'a> Bench<'a> {
         self.gives((side, call), length as i64)
     }
 
-    /// A double word of memory.
+    /// Reads a double word of memory.
     ///
     /// # Errors
     /// Those of the place.
@@ -444,7 +444,7 @@ impl<'a> Bench<'a> {
     /// Waits until a double word of memory has this value.
     ///
     /// # Errors
-    /// When it does not come.
+    /// It never does.
     pub fn becomes(&mut self, memory: Memory, value: i64) -> Checked {
         for _ in 0..LOOKS {
             if self.load(memory)? == value {
@@ -458,7 +458,7 @@ impl<'a> Bench<'a> {
     /// Waits until a double word of memory changes.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not.
     pub fn grows(&mut self, memory: Memory) -> Checked {
         let before = self.load(memory)?;
         for _ in 0..LOOKS {
@@ -475,23 +475,23 @@ impl<'a> Bench<'a> {
     /// Pushes a header.
     ///
     /// # Errors
-    /// When that fails.
+    /// Those of the call.
     pub fn push(&mut self, end: End, number: u64) -> Checked {
         self.ok(end.push(Some(number), 0, 0, 0))
     }
 
-    /// Pulls a header, which must be this one.
+    /// Pulls a header, which must have this number.
     ///
     /// # Errors
-    /// When it is not.
+    /// It does not.
     pub fn pull(&mut self, end: End, number: u64) -> Checked {
         self.comes(end.pull(true, 0, 0, 0), number)
     }
 
-    /// A pull must give this header.
+    /// Makes a pull that must give the header with this number.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not.
     pub fn comes(&mut self, pull: Ask, number: u64) -> Checked {
         match self.word(pull)? {
             found if found == number as i64 => Ok(()),
@@ -499,10 +499,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// No header waits at this end.
+    /// Checks that no header waits at this end.
     ///
     /// # Errors
-    /// When one does.
+    /// One does.
     pub fn is_empty(&mut self, end: End) -> Checked {
         self.ok(end.socket.nonblocking(true))?;
         self.fails(end.pull(true, 0, 0, 0), crate::errno::EAGAIN)?;
@@ -511,7 +511,7 @@ impl<'a> Bench<'a> {
 
     // ---- The end of a row ----
 
-    /// Everything is closed and freed.
+    /// Closes and frees everything.
     ///
     /// # Errors
     /// Those of the place.
@@ -525,10 +525,10 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The counts of both nodes when everything has been used once, and nothing is on its way.
+    /// The counts of both nodes after everything has been used once, and nothing is under way.
     ///
     /// # Errors
-    /// Those of the place; when it does not come to rest.
+    /// Those of the place. The counts do not come to rest.
     pub fn first_counts(&mut self) -> Checked<[Vec<i64>; 2]> {
         self.clear()?;
         let ends = self.ends_joined()?;
@@ -560,10 +560,10 @@ impl<'a> Bench<'a> {
         Ok([of(Side::A)?, of(Side::B)?])
     }
 
-    /// Both nodes must hold this, after a while.
+    /// Waits until both nodes have these counts.
     ///
     /// # Errors
-    /// When they hold something else.
+    /// They never do.
     pub fn settles_at(&mut self, counts: &[Vec<i64>; 2]) -> Checked {
         let mut found = self.counts()?;
         for _ in 0..LAST_LOOKS {
@@ -579,7 +579,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Checks that a call ends with an error of a lost connection.
+/// Checks that a reply has an error of a lost connection.
 fn is_lost(reply: &Reply) -> Checked {
     use crate::errno::{ECONNRESET, ENODEV};
     match reply.result {
@@ -591,7 +591,7 @@ fn is_lost(reply: &Reply) -> Checked {
 /// Fails unless a condition holds.
 ///
 /// # Errors
-/// What is wrong.
+/// The text, if the condition does not hold.
 pub fn ensure(condition: bool, what: impl FnOnce() -> String) -> Checked {
     match condition {
         true => Ok(()),

@@ -1,13 +1,13 @@
-//! The calls that a row makes at one end, as words that an agent of any place can carry out: a name
-//! of eight letters at most, then numbers.
+//! The calls that a row makes at one end, as words that an agent in any place can execute: a name
+//! of at most eight letters, then numbers.
 //!
-//! An end numbers its sockets and its handles (`st_peer_t`) by *slots* that the row chooses. Memory
-//! is named by its address at that end, 0 is NULL.
+//! An end numbers its sockets and its handles (`st_peer_t`) by *slots*, which the row chooses.
+//! Memory is named by its address at that end; 0 is NULL.
 
 pub use crate::call::Reply;
 use alloc::vec::Vec;
 
-/// The value passed for a slot or a place that is to be NULL, and for a header that is not given.
+/// The value for a slot or a place that is NULL, and for a header that is missing.
 pub const NOTHING: u64 = u64::MAX;
 
 macro_rules! calls {
@@ -19,12 +19,12 @@ macro_rules! calls {
         pub enum Call { $($(#[$doc])* $name { $($field: u64,)* },)* }
 
         impl Call {
-            /// Its name.
+            /// The name of the call.
             pub const fn name(&self) -> &'static str {
                 match self { $(Call::$name { .. } => $word,)* }
             }
 
-            /// Its numbers.
+            /// The numbers of the call.
             pub fn words(&self) -> Vec<u64> {
                 match *self { $(Call::$name { $($field,)* } => alloc::vec![$($field,)*],)* }
             }
@@ -63,7 +63,7 @@ calls! {
     Poll = "poll" (socket, events, timeout_ms);
     /// `send`.
     Send = "send" (socket, address, length, flags);
-    /// `recvmsg` of one part. Extra word: the flags of the message.
+    /// `recvmsg` with one buffer. Extra word: the flags of the message.
     Recv = "recv" (socket, address, length, flags);
 
     // ---- SCIF, for peers that do not use the library ----
@@ -75,13 +75,14 @@ calls! {
     ScifConnect = "scifconn" (socket, node, port);
     /// `scif_send` of nine words.
     ScifSend = "scifsend" (socket, w0, w1, w2, w3, w4, w5, w6, w7, w8);
-    /// `scif_recv` of nine words, the extra ones.
+    /// `scif_recv` of nine words, which are the extra words.
     ScifRecv = "scifrecv" (socket);
     /// `scif_register` of new memory. Result: the offset.
     ScifRegister = "scifreg" (socket, length);
-    /// `scif_mmap`. Result: the address. [`Reset`](Call::Reset) takes it back.
+    /// `scif_mmap`. Result: the address. [`Reset`](Call::Reset) unmaps it.
     ScifMap = "scifmap" (socket, offset, length);
-    /// Stores a word into the peer's queue window (simulator; elsewhere that is mapped memory).
+    /// Stores a word into the peer's queue window (in the simulator; elsewhere that is mapped
+    /// memory).
     Scribble = "scribble" (socket, offset, value);
 
     // ---- st.h ----
@@ -93,62 +94,65 @@ calls! {
     Fence = "fence" (handle, flush);
     /// Result: whether `st_flush` and `st_fence` are one function.
     Symbols = "symbols" ();
-    /// `st_map`; the place of the address is NULL for [`NOTHING`]. Extra word: the address.
+    /// `st_map`. If `address` is [`NOTHING`], the place for the address is NULL. Extra word: the
+    /// address.
     Map = "map" (handle, address, length);
     /// `st_unmap`. Extra word: the address.
     Unmap = "unmap" (handle, address, length);
     /// `st1_push` of the header with a number.
     Push = "push" (handle, header, local, remote, length);
-    /// `st1_pull`, with a header if that is 1. Extra word: its number, -1 when it is not whole.
+    /// `st1_pull`, with a header if `header` is 1. Extra word: its number, -1 if it is damaged.
     Pull = "pull" (handle, header, local, remote, length);
-    /// `st_tx` of the 40 bytes `w0` to `w4`; the header is NULL when `given` is 0. `payload` is a
-    /// number.
+    /// `st_tx` of the 40 bytes `w0` to `w4`; the header is NULL if `given` is 0. `payload` is the
+    /// number of the payload's content.
     Transmit = "tx" (handle, given, w0, w1, w2, w3, w4, payload, length, buffer, offset);
-    /// `st_rx`. Extra words: the header's 40 bytes, the length, the payload's number (-1: it is
-    /// not whole), and whether bytes behind the payload were changed.
+    /// `st_rx`. Extra words: the header's 40 bytes, the length, the number of the payload's
+    /// content (-1 if it is damaged), and whether bytes after the payload were changed.
     Receive = "rx" (handle, given, payload);
-    /// Extra words: the size of a header, and where its fields are.
+    /// Extra words: the size of a header, and the offsets of its fields.
     Layout = "layout" ();
-    /// A push written on `st_tx` alone; memory is named by where it is in both ranges.
+    /// A push that uses only `st_tx`; memory is named by its offsets in both ranges.
     Push0 = "push0" (handle, header, local, remote, length);
-    /// A pull written on `st_rx` and `st_tx` alone.
+    /// A pull that uses only `st_rx` and `st_tx`.
     Pull0 = "pull0" (handle, header, local, remote, length);
 
     // ---- Many calls in a row. Extra word: the error of the last ----
-    /// Pushes `count` headers, numbered from `first` on. Result: how many.
+    /// Pushes `count` headers, numbered from `first` on. Result: the number of headers pushed.
     Pushes = "pushes" (handle, first, count);
-    /// Pulls `count` headers. Result: how many came in order.
+    /// Pulls `count` headers. Result: the number of headers that came in order.
     Pulls = "pulls" (handle, first, count);
-    /// Rounds of headers, data and both with the other end. Result: how many. Extra words: requests
-    /// to the node's driver meanwhile, milliseconds, the error.
+    /// Rounds of headers, of data and of both with the other end. Result: the number of rounds.
+    /// Extra words: requests to the node's driver meanwhile, milliseconds, the error.
     Rounds = "rounds" (handle, begins, count, local, remote, length);
-    /// PUTs with headers, of all lengths and alignments. Result: how many.
+    /// PUTs with headers, of all lengths and alignments. Result: the number of PUTs.
     PutLoop = "putloop" (handle, first, count, remote);
-    /// Pulls and compares them. Result: how many were right.
+    /// Pulls and compares the data of `PutLoop`. Result: the number of pulls that were right.
     GetLoop = "getloop" (handle, first, count, local);
-    /// PUTs until a call fails, each with a header if that is 1. Result: how many.
+    /// PUTs until a call fails, each with a header if `header` is 1. Result: the number of PUTs.
     Storm = "storm" (handle, local, remote, length, header);
-    /// Pulls headers until that fails, and looks at the data of each. Result: how many were right.
+    /// Pulls headers until a call fails, and checks the data of each. Result: the number that was
+    /// right.
     Calm = "calm" (handle, local);
-    /// `st_map` and `st_unmap` again and again. Result: how often.
+    /// Calls `st_map` and `st_unmap` repeatedly. Result: the number of rounds.
     Maps = "maps" (handle, length, count);
-    /// Locked operations on a word of the peer's range; what comes back goes to the own range's
-    /// beginning, which is `local`. Result: the sum of what came. Extra words: how many, error.
+    /// Locked operations on a word of the peer's range. The old values go to the beginning of the
+    /// own range, which is `local`. Result: the sum of the old values. Extra words: their number,
+    /// the error.
     Fetches = "fetches" (handle, ahead, count, flags, local);
 
-    /// Adds 1 to a word of the own memory.
+    /// Adds 1 to a word of the own memory, `count` times.
     Adds = "adds" (address, count);
 
     // ---- Memory ----
-    /// `malloc`, in a slot. Result: the address.
+    /// `malloc`, into a slot. Result: the address.
     Allocate = "alloc" (memory, length);
     /// Stores the pattern of a seed.
     Fill = "fill" (address, length, seed);
     /// Stores one value into all bytes.
     Set = "set" (address, length, value);
-    /// Result: how many bytes from there on have this value.
+    /// Result: the number of bytes from `address` on that have this value.
     Same = "same" (address, length, value);
-    /// Extra word: where the first byte is that is not the pattern's; -1: nowhere.
+    /// Extra word: the position of the first byte that differs from the pattern; -1 if none does.
     Check = "check" (address, length, seed);
     /// Extra word: a double word.
     Load = "load" (address);
@@ -158,26 +162,27 @@ calls! {
     Store4 = "store4" (address, value);
 
     // ---- The program and its node ----
-    /// Extra words: what the node holds.
+    /// Extra words: the counts of the node.
     Counts = "counts" ();
-    /// Sets the limit on pinned pages. Extra word: what it was.
+    /// Sets the limit on pinned pages. Extra word: the former limit.
     Limit = "limit" (pages);
-    /// Sets the time without a heartbeat until a node is lost. Extra word: what it was.
+    /// Sets the time without a heartbeat after which a node counts as lost. Extra word: the former
+    /// time.
     Silence = "silence" (milliseconds);
     /// Waits.
     Sleep = "sleep" (milliseconds);
-    /// The program dies, at once for 0.
+    /// Kills the program, at once if `milliseconds` is 0.
     Die = "die" (milliseconds);
     /// A child that has inherited the socket attaches channel 0.
     Child = "child" (socket);
-    /// The node's driver dies; there is no answer.
+    /// Kills the node's driver; there is no answer.
     KillDriver = "driver" ();
     /// Closes and frees everything.
     Reset = "reset" ();
 }
 
 impl Call {
-    /// The call as words.
+    /// Encodes the call as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut name = [0; 8];
         for (to, from) in name.iter_mut().zip(self.name().bytes()) {

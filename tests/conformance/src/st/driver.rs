@@ -1,4 +1,4 @@
-//! The interface of a place where rows are run.
+//! The interface to a place where rows run.
 
 use alloc::string::String;
 
@@ -7,7 +7,7 @@ use super::call::{Call, Reply};
 /// Where rows run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Two programs with the machine of `st-core`, in the simulator.
+    /// Two programs with the state machines of `st-core`, in the simulator.
     Sim,
     /// Two programs in one node.
     Node,
@@ -18,10 +18,10 @@ pub enum Place {
 }
 
 impl Place {
-    /// All of them.
+    /// All places.
     pub const ALL: [Place; 4] = [Place::Sim, Place::Node, Place::Pair, Place::Cards];
 
-    /// Its name in reports and on the page.
+    /// The name in reports and on the page.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Sim => "sim",
@@ -43,24 +43,24 @@ impl Place {
 /// The program that makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that connects.
+    /// The program that connects.
     A,
-    /// The one that listens.
+    /// The program that listens.
     B,
-    /// A third program, not root's.
+    /// A third program, which is not root's.
     User,
 }
 
-/// A call that is under way at a side.
+/// A call that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Where.
+    /// The side that makes it.
     pub side: Side,
-    /// Its number there.
+    /// Its number at that side.
     pub number: u32,
 }
 
-/// The fault that a step can end with instead of its value.
+/// The result of a step; the error says what is wrong.
 pub type Checked<T = ()> = Result<T, String>;
 
 /// A request to the launcher of nodes.
@@ -68,22 +68,21 @@ pub type Checked<T = ()> = Result<T, String>;
 pub enum NodeFailure {
     /// B's node loses its power.
     Power,
-    /// B's node stops, until it is lost.
+    /// B's node stops until the other one has lost it.
     Freeze,
     /// The link between both nodes is cut.
     Cut,
 }
 
-/// A place's way to make calls. An `Err` means that the place itself failed.
+/// The means of a place to make calls. An error means that the place itself has failed.
 pub trait Driver {
-    /// Which place this is.
+    /// The place.
     fn place(&self) -> Place;
     /// The node of a side.
     fn node(&self, side: Side) -> u16;
     /// The number of calls of those rows that make very many.
     fn many(&self) -> u64;
-    /// The number of this run from which random ones are made; a run with the same number makes the
-    /// same ones.
+    /// The seed of this run's random choices; runs with the same seed make the same choices.
     fn seed(&self) -> u64;
     /// Makes a call and waits for its end.
     fn call(&mut self, side: Side, call: &Call) -> Checked<Reply>;
@@ -95,14 +94,15 @@ pub trait Driver {
     fn finish(&mut self, ticket: Ticket) -> Checked<Reply>;
     /// Lets a little time pass.
     fn pause(&mut self);
-    /// A side's program dies now; another one takes its place.
+    /// Kills a side's program; another one takes its place.
     fn kill(&mut self, side: Side) -> Checked;
-    /// The same after this number of milliseconds, or of stores to the peer; waits for it.
+    /// Kills a side's program after this number of milliseconds, or of stores to the peer, and
+    /// waits for its end.
     fn kill_later(&mut self, side: Side, when: u64) -> Checked;
-    /// The driver of A's node dies, and comes back.
+    /// Kills the driver of A's node, which is restarted.
     fn kill_driver(&mut self) -> Checked;
-    /// B's node is lost for A's.
+    /// Makes A's node lose B's.
     fn lose(&mut self, loss: NodeFailure) -> Checked;
-    /// It comes back, and with it the program, a new one after a loss of power.
+    /// Brings B's node back, with its program; after a loss of power that is a new one.
     fn restore(&mut self, loss: NodeFailure) -> Checked;
 }

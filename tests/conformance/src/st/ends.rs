@@ -1,10 +1,10 @@
-//! Sockets, handles and memory of a side, and the calls that are made with them.
+//! Sockets, handles and memory of a side, and the calls on them.
 
 use super::bench::Side;
 use super::call::{Call, NOTHING};
 use super::number::IPPROTO_STP;
 
-/// A call and who makes it.
+/// A call, and the side that makes it.
 pub type Ask = (Side, Call);
 
 /// A socket.
@@ -12,16 +12,16 @@ pub type Ask = (Side, Call);
 pub struct Socket {
     /// The side it belongs to.
     pub side: Side,
-    /// Its number there.
+    /// Its number at that side.
     pub slot: u64,
 }
 
-/// A channel of a connection at one end: a handle.
+/// One end of a connection's channel: a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The side it belongs to.
     pub side: Side,
-    /// Its number there; [`NOTHING`] for NULL.
+    /// Its number at that side; [`NOTHING`] for NULL.
     pub slot: u64,
     /// The connection's socket.
     pub socket: Socket,
@@ -30,9 +30,9 @@ pub struct End {
 /// Both ends of a connection, channel 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// A's.
+    /// A's end.
     pub a: End,
-    /// B's.
+    /// B's end.
     pub b: End,
 }
 
@@ -41,14 +41,14 @@ pub struct Ends {
 pub struct Memory {
     /// The side it belongs to.
     pub side: Side,
-    /// Its address there.
+    /// Its address at that side.
     pub at: u64,
     /// Its length in bytes.
     pub length: u64,
 }
 
 impl Memory {
-    /// The same memory from some byte on.
+    /// The same memory from an offset on.
     pub const fn from(self, ahead: u64) -> Memory {
         Memory {
             at: self.at + ahead,
@@ -57,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// As a call that stores the pattern of a seed into the first bytes.
+    /// The call that stores the pattern of a seed into the first bytes.
     pub const fn fill(self, length: u64, seed: u64) -> Ask {
         let address = self.at;
         (
@@ -70,7 +70,7 @@ impl Memory {
         )
     }
 
-    /// As a call that stores a value into all bytes.
+    /// The call that stores a value into all bytes.
     pub const fn set(self, value: u64) -> Ask {
         let Memory { at, length, side } = self;
         (
@@ -85,7 +85,7 @@ impl Memory {
 }
 
 impl End {
-    /// The handle NULL of a side.
+    /// The handle NULL at a side.
     pub const fn null(side: Side) -> End {
         let socket = Socket { side, slot: 0 };
         End {
@@ -95,7 +95,7 @@ impl End {
         }
     }
 
-    /// `st1_push` of these arguments; 0 is NULL.
+    /// `st1_push` with these arguments; 0 is NULL.
     pub const fn push(self, header: Option<u64>, local: u64, remote: u64, length: i64) -> Ask {
         let header = match header {
             Some(number) => number,
@@ -115,7 +115,7 @@ impl End {
         )
     }
 
-    /// `st1_pull` of these arguments; 0 is NULL.
+    /// `st1_pull` with these arguments; 0 is NULL.
     pub const fn pull(self, header: bool, local: u64, remote: u64, length: i64) -> Ask {
         let (handle, header, length) = (self.slot, header as u64, length as u64);
         (
@@ -130,7 +130,7 @@ impl End {
         )
     }
 
-    /// `st_map` of own memory, or of new memory for address 0.
+    /// `st_map` of own memory; of new memory if the address is 0.
     pub const fn map(self, address: u64, length: i64) -> Ask {
         let (handle, length) = (self.slot, length as u64);
         (
@@ -186,7 +186,7 @@ impl Socket {
         (self.side, call)
     }
 
-    /// `getsockopt` of that.
+    /// `getsockopt` of an int of the level IPPROTO_STP.
     pub const fn get(self, name: u64) -> Ask {
         let call = Call::GetOption {
             socket: self.slot,
@@ -218,13 +218,13 @@ impl Socket {
         (self.side, call)
     }
 
-    /// Its address, or its peer's: extra words are the address and the port.
+    /// `getsockname`, or `getpeername`. Extra words: the address and the port.
     pub const fn name(self, of_peer: bool) -> Ask {
         let (socket, of_peer) = (self.slot, of_peer as u64);
         (self.side, Call::Name { socket, of_peer })
     }
 
-    /// `O_NONBLOCK`.
+    /// Sets or clears `O_NONBLOCK`.
     pub const fn nonblocking(self, on: bool) -> Ask {
         let (socket, on) = (self.slot, on as u64);
         (self.side, Call::Nonblocking { socket, on })

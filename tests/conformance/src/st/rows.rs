@@ -12,7 +12,7 @@ mod sockets;
 
 use super::Row;
 
-/// All rows, in the order in which they run: the death of a driver is last.
+/// All rows, in the order in which they run. The death of a driver comes last.
 pub const SECTIONS: &[(&str, &[Row])] = &[
     ("Sockets and options", sockets::SOCKETS),
     ("Attach, detach", attach::ATTACH),

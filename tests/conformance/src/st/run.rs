@@ -1,38 +1,38 @@
-//! Runs the rows in one place and reports them, a line each.
+//! Runs the rows in one place and reports each in a line.
 
 use alloc::format;
 
 use super::SECTIONS;
 use super::bench::{Bench, Driver, Run};
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Rows that were right.
+    /// Rows that passed.
     pub passed: usize,
-    /// Rows that were not.
+    /// Rows that failed.
     pub failed: usize,
-    /// Rows that were not asked for.
+    /// Rows that were not requested.
     pub skipped: usize,
-    /// Rows that have nothing to show here.
+    /// Rows without a case in this place.
     pub absent: usize,
 }
 
 impl Totals {
-    /// All rows.
+    /// Number of all rows.
     pub const fn rows(&self) -> usize {
         self.passed + self.failed + self.skipped + self.absent
     }
 }
 
-/// Runs all rows, or those whose numbers are given, and reports each and the totals by `print`.
+/// Runs all rows, or those with the given numbers. Reports each, and the totals, by `print`.
 pub fn run(driver: &mut dyn Driver, only: &[u32], print: &mut dyn FnMut(&str)) -> Totals {
     let place = driver.place();
     let name = place.name();
     print(&format!("conformance st {name}: seed {:#x}", driver.seed()));
     let mut totals = Totals::default();
     let mut state = Run::default();
-    // The sides are ready when they have answered.
+    // The sides are ready once they have answered.
     let mut bench = Bench::new(driver, &mut state);
     let before = bench.first_counts();
     for row in SECTIONS.iter().flat_map(|(_, rows)| *rows) {

@@ -1,5 +1,5 @@
-//! The means of rows: two ends, queue pairs between them, and the rule for every row: what
-//! it does not expect does not happen, and nothing is left.
+//! The means of rows: two ends, queue pairs between them, and the rule for every row: nothing
+//! unexpected happens, and nothing is left behind.
 
 use alloc::format;
 use alloc::vec;
@@ -25,17 +25,17 @@ pub struct Bench<'a> {
     pub(super) qps: Vec<Qp>,
 }
 
-/// The number of a handle.
+/// The handle in a reply.
 fn id(words: &[u64]) -> Id {
     Id(word(words, 0) as u32)
 }
 
-/// A word for each ending of a call without an answer.
+/// The reply to a call that returns no value.
 fn done(result: Result<(), Error>) -> Reply {
     result.map(|()| Vec::new())
 }
 
-/// Fails unless both are the same.
+/// Fails unless both values are equal.
 ///
 /// # Errors
 /// They are not.
@@ -47,7 +47,7 @@ pub fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Checked 
 }
 
 impl<'a> Bench<'a> {
-    /// A bench with nothing on it.
+    /// A bench for a new row.
     pub fn new(driver: &'a mut dyn Driver) -> Bench<'a> {
         Bench {
             driver,
@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
 
     // ---- Calls ----
 
-    /// Runs calls at an end, whatever they give.
+    /// Runs calls at an end and returns their reply, also if they fail.
     ///
     /// # Errors
     /// Those of the place.
@@ -75,7 +75,7 @@ impl<'a> Bench<'a> {
         self.driver.at(side, &mut job)
     }
 
-    /// Runs calls that must succeed; their words.
+    /// Runs calls that must succeed, and returns the words of their reply.
     ///
     /// # Errors
     /// They fail.
@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
         reply.map_err(|error| format!("{what}: {error:?}"))
     }
 
-    /// Runs a call that must fail with this.
+    /// Runs a call that must fail with this error.
     ///
     /// # Errors
     /// It does not.
@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
         same(what, reply, Err(error))
     }
 
-    /// Runs a call that must succeed and gives nothing.
+    /// Runs a call that must succeed, and returns no value.
     ///
     /// # Errors
     /// It fails.
@@ -117,7 +117,7 @@ impl<'a> Bench<'a> {
         self.ok(what, side, |end| done(call(end))).map(drop)
     }
 
-    /// Makes something.
+    /// Makes an object, which the end of the row will destroy.
     fn make(
         &mut self,
         what: &str,
@@ -131,12 +131,12 @@ impl<'a> Bench<'a> {
         Ok(made)
     }
 
-    /// Something is to be destroyed in the end.
+    /// Notes an object that the end of the row is to destroy.
     pub fn own(&mut self, side: Side, thing: Thing) {
         self.things.push((side, thing));
     }
 
-    /// Something has gone.
+    /// Notes that an object has been destroyed.
     pub fn forget(&mut self, side: Side, thing: Thing) {
         self.things.retain(|known| *known != (side, thing));
         if let Thing::Qp(number) = thing {
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Everything of an end has gone with it.
+    /// Notes that all objects of an end have been destroyed with it.
     pub fn gone(&mut self, side: Side) {
         self.things.retain(|(of, _)| *of != side);
         self.qps.retain(|qp| qp.side != side);
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
 
     // ---- Objects ----
 
-    /// A protection domain.
+    /// Makes a protection domain.
     ///
     /// # Errors
     /// Those of the call.
@@ -162,7 +162,7 @@ impl<'a> Bench<'a> {
         Ok(Id(made))
     }
 
-    /// A completion queue.
+    /// Makes a completion queue.
     ///
     /// # Errors
     /// Those of the call.
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
         self.make("register", side, make, Thing::Key)
     }
 
-    /// A page with other rights, in this queue pair's domain.
+    /// Registers a page with other rights in this queue pair's domain.
     ///
     /// # Errors
     /// Those of the call.
@@ -204,7 +204,7 @@ impl<'a> Bench<'a> {
         self.register(qp.side, qp.pd, (OTHER, 4096), access)
     }
 
-    /// A queue pair in RESET with all that belongs to it.
+    /// Makes a queue pair in RESET, with all objects that belong to it.
     ///
     /// # Errors
     /// Those of the calls.
@@ -213,7 +213,7 @@ impl<'a> Bench<'a> {
         self.qp_of(side, spec, pd)
     }
 
-    /// The same in a domain that is there.
+    /// Makes such a queue pair in an existing domain.
     ///
     /// # Errors
     /// Those of the calls.
@@ -242,7 +242,7 @@ impl<'a> Bench<'a> {
         self.qp_with(side, init, key)
     }
 
-    /// A queue pair of objects that are there.
+    /// Makes a queue pair of existing objects.
     ///
     /// # Errors
     /// Those of the calls.
@@ -276,7 +276,7 @@ impl<'a> Bench<'a> {
         self.run(&format!("modify_qp to {:?}", new.state), qp.side, call)
     }
 
-    /// The first change.
+    /// Changes a queue pair to INIT.
     ///
     /// # Errors
     /// Those of the call.
@@ -293,7 +293,7 @@ impl<'a> Bench<'a> {
         self.modify(qp, new, M::STATE | M::PKEY_INDEX | M::PORT | last)
     }
 
-    /// The second one.
+    /// Changes a queue pair to RTR.
     ///
     /// # Errors
     /// Those of the call.
@@ -313,7 +313,7 @@ impl<'a> Bench<'a> {
         self.modify(qp, new, mask)
     }
 
-    /// The third one.
+    /// Changes a queue pair to RTS.
     ///
     /// # Errors
     /// Those of the call.
@@ -331,7 +331,7 @@ impl<'a> Bench<'a> {
         self.modify(qp, new, M::STATE | M::SQ_PSN | mask)
     }
 
-    /// All three for both.
+    /// Changes both queue pairs to INIT, RTR and RTS.
     ///
     /// # Errors
     /// Those of the calls.
@@ -344,7 +344,7 @@ impl<'a> Bench<'a> {
         self.rts(b, spec)
     }
 
-    /// Two queue pairs that are connected and can send.
+    /// Makes two queue pairs that are connected and can send.
     ///
     /// # Errors
     /// Those of the calls.
@@ -354,7 +354,7 @@ impl<'a> Bench<'a> {
         Ok((a, b))
     }
 
-    /// To the error state.
+    /// Changes a queue pair to a state without attributes.
     ///
     /// # Errors
     /// Those of the call.
@@ -378,7 +378,7 @@ impl<'a> Bench<'a> {
         self.run("post_send", qp.side, call)
     }
 
-    /// Posts a SEND of this number of bytes from the region's beginning on.
+    /// Posts a SEND of this number of bytes from the beginning of the region.
     ///
     /// # Errors
     /// Those of the call.
@@ -399,7 +399,7 @@ impl<'a> Bench<'a> {
         self.run("post_recv", qp.side, call)
     }
 
-    /// Posts a receive of this number of bytes at a place of the region.
+    /// Posts a receive of this number of bytes at an offset of the region.
     ///
     /// # Errors
     /// Those of the call.
@@ -409,7 +409,7 @@ impl<'a> Bench<'a> {
 
     // ---- Memory ----
 
-    /// Stores bytes.
+    /// Stores bytes into an end's memory.
     ///
     /// # Errors
     /// Those of the place.
@@ -420,10 +420,10 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Bytes of an end's memory must be these.
+    /// Checks bytes of an end's memory.
     ///
     /// # Errors
-    /// They are not.
+    /// They differ.
     pub fn holds(&mut self, side: Side, at: u64, bytes: &[u8]) -> Checked {
         let look = |end: &mut dyn Verbs| {
             let found = end.read(at, bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! Changes of state by commands: on any device that executes them.
+//! Changes of state by commands, on any device that executes them.
 
 use alloc::format;
 use alloc::vec;
@@ -13,23 +13,23 @@ use super::commands::{Device, Field, frame, put};
 use super::transitions::{Change, Changes};
 use crate::errno::EINVAL;
 
-/// How often to look for a state that a failing send leads to.
+/// Number of polls for the state that a failing send leads to.
 const LOOKS: usize = 1000;
 
-/// Handles, in the order of their making.
+/// Handles, in the order in which the objects are made.
 const PD: u64 = 0;
 const CQ: u64 = 1;
 const XRCD: u64 = 2;
 
-/// See the module.
+/// Changes by the commands of a device.
 pub struct ByCommands<'a> {
     device: &'a mut dyn Device,
     is_open: bool,
-    /// The queue pair's type and state, its handle, and what QUERY_QP says of it.
+    /// The present queue pair: its type, state and handle, and the answer to QUERY_QP.
     present: Option<(u32, u32, u64, Vec<u8>)>,
 }
 
-/// Bits of a mask that make a queue pair of a type ready for a state.
+/// The bits of a mask with which a queue pair of a type can change to a state.
 fn needed(kind: u32, to: u32) -> u32 {
     let path = 1 << 7 | 1 << 8 | 1 << 20 | 1 << 12;
     let retries = 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13;
@@ -92,7 +92,7 @@ impl<'a> ByCommands<'a> {
         self.give(QueryQp, 16, &[(8, 4, handle)], 128)
     }
 
-    /// A change with good values for all attributes.
+    /// Makes a change with valid values for all attributes.
     fn modify(&mut self, handle: u64, change: Change) -> Result<(), crate::errno::Errno> {
         let mut request = vec![0; 112];
         for field in [
@@ -124,7 +124,7 @@ impl<'a> ByCommands<'a> {
         self.device.call(&bytes, 0).map(drop)
     }
 
-    /// A queue pair of this type in this state; `None`: that cannot be.
+    /// Makes a queue pair of this type in this state; `None` if no queue pair can be in it.
     fn place(&mut self, kind: u32, state: u32) -> Checked<Option<(u64, Vec<u8>)>> {
         if let Some((of, at, handle, view)) = &self.present {
             if (*of, *at) == (kind, state) {
@@ -134,7 +134,7 @@ impl<'a> ByCommands<'a> {
             self.present = None;
             self.give(DestroyQp, 16, &[(8, 4, handle)], 4)?;
         }
-        // SQE comes from a send that fails on a type that stops so.
+        // A failing send leads to SQE, on the types that have that state.
         if state == 5 && !matches!(kind, 3 | 4) {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl<'a> ByCommands<'a> {
             done.map_err(|errno| format!("on the way to {state}: {errno}"))?;
         }
         if state == 5 {
-            // One byte by no key.
+            // A send of one byte with an invalid key.
             let fields = [
                 (8, 4, handle),
                 (12, 4, 1),
@@ -201,7 +201,7 @@ impl<'a> ByCommands<'a> {
         Err(format!("type {kind} does not come to state {state}"))
     }
 
-    /// A datagram that fails for a local reason needs an address.
+    /// Posts a datagram that fails for a local reason; it needs an address.
     fn too_long(&mut self, handle: u64) -> Checked {
         let fields = [(16, 4, PD), (48, 2, 1), (54, 1, 1)];
         let made = self.give(Command::CreateAh, 56, &fields, 4)?;

@@ -1,4 +1,4 @@
-//! One end of the rows: a context with its objects and its memory, as the rows use it.
+//! One end of the rows: a context with its objects and its memory, in the form that rows use.
 
 use alloc::vec::Vec;
 
@@ -11,23 +11,23 @@ use verbs_core::table::Id;
 use verbs_core::types::{AttributeMask, EventType, Result};
 use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
 
-/// Bytes of memory of each end.
+/// Bytes of memory at each end.
 pub const MEMORY: u64 = 0x2_0000;
 
-/// A context of any place. Calls are those of `lib/verbs`, by handle.
+/// A context in any place. The calls are those of `lib/verbs`, by handle.
 #[allow(missing_docs, reason = "the calls are named as in lib/verbs")]
 #[expect(
     clippy::missing_errors_doc,
     reason = "the errors are what rows are about"
 )]
 pub trait Verbs {
-    /// Its memory's address.
+    /// The address of its memory.
     fn base(&self) -> u64;
     /// The local identifier of its port.
     fn lid(&self) -> u16;
-    /// Bytes of its memory.
+    /// Reads bytes of its memory.
     fn read(&mut self, at: u64, count: u64) -> Vec<u8>;
-    /// Stores them.
+    /// Stores bytes into its memory.
     fn write(&mut self, at: u64, bytes: &[u8]);
 
     fn alloc_pd(&mut self) -> Result<Id>;
@@ -45,7 +45,7 @@ pub trait Verbs {
     fn resize_cq(&mut self, cq: Id, size: u32) -> Result<()>;
     fn poll_cq(&mut self, cq: Id) -> Result<Option<WorkCompletion>>;
     fn req_notify_cq(&mut self, cq: Id, solicited_only: bool) -> Result<()>;
-    /// Takes what the channel was told of the queue; how often.
+    /// Takes the channel's notifications of the queue, and returns their number.
     fn told(&mut self, cq: Id) -> u64;
 
     fn create_srq(&mut self, pd: Id, max_wr: u32, limit: u32) -> Result<Id>;
@@ -53,7 +53,7 @@ pub trait Verbs {
     fn destroy_srq(&mut self, srq: Id) -> Result<()>;
     fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()>;
     fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()>;
-    /// Its size and its limit.
+    /// The size and the limit.
     fn query_srq(&mut self, srq: Id) -> Result<(u32, u32)>;
     fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()>;
     fn open_xrcd(&mut self) -> Result<Id>;
@@ -72,11 +72,11 @@ pub trait Verbs {
     fn detach_multicast(&mut self, number: u32, gid: Gid) -> Result<()>;
     fn qkey_violations(&mut self) -> u32;
 
-    /// The next asynchronous event, and the number of the queue pair, the completion queue or the
-    /// shared receive queue that it is about.
+    /// The next asynchronous event, and the number of the queue pair, completion queue or shared
+    /// receive queue that it is about.
     fn next_event(&mut self) -> Option<(EventType, u32)>;
-    /// The numbers of objects.
+    /// The counts of objects.
     fn counts(&mut self) -> Counts;
-    /// Windows on its memory that peers could use.
+    /// The number of windows on its memory that peers could use.
     fn exposed(&mut self) -> u64;
 }

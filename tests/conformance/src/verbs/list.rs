@@ -1,5 +1,5 @@
-//! The cases of rdma-core's own tests that belong to no particular device, from `list.txt`: what
-//! shows each of them here, or why it does not apply.
+//! The cases of rdma-core's own tests that are for no particular device, from `list.txt`, with the
+//! test here that covers each, or the reason why it does not apply.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,15 +9,15 @@ use super::page::Shown;
 
 /// A case.
 pub struct Case {
-    /// The file that has it.
+    /// The file in rdma-core.
     pub file: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// The test that shows it.
+    /// The test here that covers it.
     pub shown: Shown,
 }
 
-/// The cases; `None` for a line that is none.
+/// The cases; `None` for a malformed line.
 pub fn cases() -> Vec<Option<Case>> {
     let lines = include_str!("list.txt").lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -31,7 +31,7 @@ fn case(line: &'static str) -> Option<Case> {
     Some(Case { file, name, shown })
 }
 
-/// The part of the page.
+/// The section of the page.
 pub fn page() -> String {
     let all: Vec<Case> = cases().into_iter().flatten().collect();
     let covered = all

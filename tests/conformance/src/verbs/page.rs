@@ -20,26 +20,26 @@ const DEFECTS: &str = include_str!("defects.txt");
 
 /// The test that shows a statement.
 pub enum Shown {
-    /// Rows with these names.
+    /// The rows with these names.
     Rows(Vec<&'static str>),
     /// The row of an error.
     Error(&'static str),
     /// A condition of a command.
     Refusal(&'static str),
-    /// A command as it should be.
+    /// A command without a mistake.
     Works(&'static str),
-    /// A documented change of state, of a type of queue pair, with attributes.
+    /// A documented change of state of a type of queue pair, with attributes.
     Change(&'static str),
-    /// A C program, a function that its main function calls, and words in it.
+    /// A C program, a function that its main function calls, and words in that function.
     Function(&'static str, &'static str, &'static str),
     /// A file of the project, and a test in it.
     Elsewhere(&'static str, &'static str),
-    /// Nothing: why.
+    /// No test, with the reason.
     Not(&'static str),
 }
 
 impl Shown {
-    /// The tests that a cell of a table names.
+    /// Parses the tests that a cell of a table names.
     pub fn parse(cell: &'static str) -> Option<Shown> {
         let (kind, rest) = cell.split_once(": ")?;
         Some(match kind {
@@ -61,7 +61,7 @@ impl Shown {
         })
     }
 
-    /// For people.
+    /// The text for the page.
     pub fn text(&self) -> String {
         match self {
             Shown::Rows(names) => {
@@ -78,7 +78,7 @@ impl Shown {
         }
     }
 
-    /// The named tests that do not exist. Files are for the caller, who can read them.
+    /// The named tests that do not exist. Files are left to the caller, which can read them.
     pub fn missing(&self) -> Option<&'static str> {
         let unless = |what, found: bool| (!found).then_some(what);
         match self {
@@ -110,7 +110,8 @@ fn is_row(name: &str) -> bool {
     rows.any(|row| row.name == name)
 }
 
-/// When, or a defect; what happens here; and what shows it. `None` for a line that is none.
+/// The statements of a file, each with a situation or defect, the result here, and the test that
+/// shows it; `None` for a malformed line.
 fn statements(file: &'static str) -> Vec<Option<[&'static str; 3]>> {
     let lines = file.lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -121,7 +122,7 @@ fn statements(file: &'static str) -> Vec<Option<[&'static str; 3]>> {
     lines.map(cells).collect()
 }
 
-/// All that says by what it is shown; `None` where that cannot be read.
+/// The tests of all statements that name one; `None` for a malformed line.
 pub fn references() -> Vec<Option<Shown>> {
     let cases = list::cases().into_iter();
     let cases = cases.map(|case| case.map(|case| case.shown));
@@ -141,7 +142,7 @@ const fn about(place: Place) -> &'static str {
     }
 }
 
-/// Where a row runs.
+/// The places where a row runs.
 fn runs_in(row: &Row) -> String {
     if row.except.is_empty() {
         return "all".into();

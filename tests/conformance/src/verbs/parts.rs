@@ -1,4 +1,4 @@
-//! The parts of a bench: ends and places, what queue pairs are made of, requests for them.
+//! The parts of a bench: ends and places, specifications of queue pairs, and their requests.
 
 use alloc::string::String;
 use alloc::vec;
@@ -14,29 +14,29 @@ use super::end::Verbs;
 /// A result whose error is a text.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// Bytes of the region that each queue pair comes with, from the memory's beginning on.
+/// Bytes of the region of each queue pair, at the beginning of the memory.
 pub const REGION: u64 = 0x8000;
-/// Where another page for regions with other rights is.
+/// Offset of another page, for regions with other rights.
 pub const OTHER: u64 = 0x1_0000;
-/// All that peers and the owner can do.
+/// All rights of peers and of the owner.
 pub const ALL: Access = Access::REMOTE.union(Access::LOCAL_WRITE);
 
 /// Where rows run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Two programs with the rules of `verbs-core` in the simulator.
+    /// Two programs with the rules of `verbs-core`, in the simulator.
     Sim,
     /// Two programs with `lib/verbs` in one node.
     Node,
-    /// The same on host and card.
+    /// Two programs with `lib/verbs`, on host and card.
     Pair,
 }
 
 impl Place {
-    /// All of them.
+    /// All places.
     pub const ALL: [Place; 3] = [Place::Sim, Place::Node, Place::Pair];
 
-    /// Its name in reports and on the page.
+    /// The name in reports and on the page.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Sim => "sim",
@@ -60,41 +60,41 @@ pub type Reply = Result<Vec<u64>, Error>;
 /// A job at an end.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Verbs) -> Reply;
 
-/// A place. On booted nodes each end runs the same rows; a job runs at its end alone, and the
-/// other one is told what it gave, so both come to the same decisions.
+/// A place. On booted nodes both ends run the same rows. A job runs only at its own end, and the
+/// other one is told the result, so both make the same decisions.
 pub trait Driver {
-    /// Which.
+    /// The place.
     fn place(&self) -> Place;
     /// Runs a job at an end.
     ///
     /// # Errors
     /// Those of the place.
     fn at(&mut self, side: Side, job: Job<'_>) -> Checked<Reply>;
-    /// Lets some time go by.
+    /// Lets some time pass.
     fn pause(&mut self);
-    /// An end dies without a word, and there is a new one.
+    /// Kills an end without notice, and starts a new one.
     ///
     /// # Errors
     /// Those of the place.
     fn kill(&mut self, side: Side) -> Checked;
 }
 
-/// The attributes of a queue pair.
+/// The specification of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Its type.
     pub kind: QpType,
-    /// Receives are shared.
+    /// Whether receives come from a shared receive queue.
     pub shared: bool,
     /// The access that the peer has.
     pub access: Access,
-    /// Attributes of all changes to RTS.
+    /// The attributes for all changes up to RTS.
     pub attributes: Attributes,
-    /// Sizes.
+    /// The sizes of its queues.
     pub capacity: Capacity,
-    /// Completions of a queue.
+    /// Number of completions that a completion queue has room for.
     pub completions: u32,
-    /// All sends complete with an entry.
+    /// Whether all sends raise a completion.
     pub signal_all: bool,
 }
 
@@ -102,7 +102,7 @@ pub struct Spec {
 pub const QKEY: u32 = 0x1111_1111;
 
 impl Spec {
-    /// One of this type that can do everything and waits for ever for receives.
+    /// A queue pair of this type with all rights that waits for receives for ever.
     pub const fn new(kind: QpType) -> Spec {
         Spec {
             kind,
@@ -141,7 +141,7 @@ impl Spec {
     }
 }
 
-/// A queue pair with its domain, its queues and a region; both ends know it.
+/// A queue pair with its domain, its completion queues and a region, as both ends know it.
 #[derive(Clone, Copy, Debug)]
 pub struct Qp {
     /// Its end.
@@ -150,9 +150,9 @@ pub struct Qp {
     pub kind: QpType,
     /// Its domain.
     pub pd: Id,
-    /// Where sends complete.
+    /// The completion queue of its sends.
     pub sends: Id,
-    /// Where receives do.
+    /// The completion queue of its receives.
     pub receives: Id,
     /// Its shared receive queue.
     pub srq: Option<Id>,
@@ -166,7 +166,7 @@ pub struct Qp {
     pub lid: u16,
 }
 
-/// Something that a row has made.
+/// An object that a row has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the kinds of objects")]
 pub enum Thing {
@@ -181,7 +181,7 @@ pub enum Thing {
 }
 
 impl Qp {
-    /// Part of its region.
+    /// A segment of its region.
     pub fn segment(&self, at: u64, length: u32) -> Segment {
         Segment {
             address: self.base + at,
@@ -190,7 +190,7 @@ impl Qp {
         }
     }
 
-    /// A place of its end's memory by a key.
+    /// A place in the memory of its end, by a key.
     pub fn place(&self, at: u64, key: u32) -> Remote {
         Remote {
             address: self.base.wrapping_add(at),
@@ -198,7 +198,7 @@ impl Qp {
         }
     }
 
-    /// A SEND from the region's beginning on.
+    /// A SEND from the beginning of the region.
     pub fn send(&self, id: u64, length: u32) -> SendRequest {
         SendRequest::new(id, Opcode::Send, vec![self.segment(0, length)])
     }

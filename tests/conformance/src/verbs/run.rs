@@ -1,4 +1,4 @@
-//! Runs the rows between two ends and reports them, a line each.
+//! Runs the rows between two ends and reports each in a line.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,21 +7,21 @@ use super::bench::{Bench, Checked, Driver};
 use super::rows::SECTIONS;
 use super::rows::errors::ERRORS;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Rows that were right.
+    /// Rows that passed.
     pub passed: usize,
-    /// Rows that were not.
+    /// Rows that failed.
     pub failed: usize,
-    /// Rows that were not asked for.
+    /// Rows that were not requested.
     pub skipped: usize,
-    /// Rows that have nothing to show here.
+    /// Rows without a case in this place.
     pub absent: usize,
 }
 
 impl Totals {
-    /// All rows.
+    /// Number of all rows.
     pub const fn rows(&self) -> usize {
         self.passed + self.failed + self.skipped + self.absent
     }
@@ -40,7 +40,7 @@ impl Totals {
         }
     }
 
-    /// Reports the end.
+    /// Reports the totals.
     pub fn finish(&self, what: &str, print: &mut dyn FnMut(&str)) {
         let Totals {
             passed,
@@ -66,8 +66,8 @@ pub fn error_name(index: usize) -> String {
     format!("error-{}", index + 1)
 }
 
-/// Runs all rows, or those whose names are given. `before`: good messages before each wrong
-/// request.
+/// Runs all rows, or those with the given names. `before` is the number of good messages before
+/// each wrong request.
 pub fn run(
     driver: &mut dyn Driver,
     before: u64,

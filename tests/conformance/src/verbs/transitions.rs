@@ -1,5 +1,5 @@
-//! Every change of state of every type of queue pair with sets of attributes of which one is
-//! missing or too much, against the rules as the documents of the verbs write them.
+//! Every change of state of every type of queue pair, with sets of attributes in which one is
+//! missing or one too many, against the rules in the documents of the verbs.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::bench::Checked;
 use super::run::Totals;
 
-/// Changes, types, what is required, what is optional. Changes to RESET and ERR are not here.
+/// Changes, types, required attributes, optional attributes. Changes to RESET and ERR are missing.
 const DOCUMENTED: &str = "
 RESET INIT | UD | PKEY_INDEX PORT QKEY | ;
 RESET INIT | UC RC XRC_SEND XRC_RECV | PKEY_INDEX PORT ACCESS_FLAGS | ;
@@ -47,7 +47,8 @@ SQE RTS | UD | | CUR_STATE QKEY ;
 SQE RTS | UC | | CUR_STATE ACCESS_FLAGS ;
 ";
 
-/// What a type does not hear, whatever the change: only the other half of its connection uses it.
+/// Attributes that a type ignores in all changes, since only the other half of its connection uses
+/// them.
 const UNHEARD: [(&str, &[&str]); 2] = [
     ("XRC_SEND", &["MAX_DEST_RD_ATOMIC", "MIN_RNR_TIMER"]),
     ("XRC_RECV", &["RETRY_CNT", "RNR_RETRY", "MAX_QP_RD_ATOMIC"]),
@@ -93,31 +94,31 @@ const BITS: [(&str, u32); 22] = [
 
 type Names = BTreeSet<&'static str>;
 
-/// A change that is tried: numbers of type and states, and the mask.
+/// A change to try: the numbers of type and states, and the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The number of the type.
     pub kind: u32,
-    /// From this state,
+    /// The state before.
     pub from: u32,
-    /// to this one.
+    /// The state after.
     pub to: u32,
-    /// Which attributes are given.
+    /// The mask of the given attributes.
     pub mask: u32,
 }
 
-/// The machine that carries changes out.
+/// The device on which changes are made.
 pub trait Changes {
-    /// Tries a change of a queue pair that is in its first state, with values that are good;
-    /// whether it was accepted. `None`: no program can bring a queue pair of this type there.
-    /// What is accepted has the state then; what is refused has changed nothing.
+    /// Tries a change of a queue pair in the state before it, with valid values. Returns whether
+    /// it was accepted; `None` if no program can bring a queue pair of this type into that state.
+    /// An accepted change has set the state; a refused one has changed nothing.
     ///
     /// # Errors
-    /// Those of the place; a queue pair that is not as it says.
+    /// Those of the place. The queue pair has another state than it should.
     fn attempt(&mut self, change: Change) -> Checked<Option<bool>>;
 }
 
-/// The documented rule: what must and what may be given.
+/// The documented rule: the required attributes, and the optional ones.
 fn documented(from: &str, to: &str, kind: &str) -> Option<(Names, Names)> {
     match (from, to) {
         ("RESET", "ERR") => return None,
@@ -136,7 +137,8 @@ fn documented(from: &str, to: &str, kind: &str) -> Option<(Names, Names)> {
     Some((set(required), set(optional)))
 }
 
-/// Whether a change, as `RTR RTS UD SQ_PSN`, is documented: with at least what is required.
+/// Whether a change, such as `RTR RTS UD SQ_PSN`, is documented and has at least the required
+/// attributes.
 pub fn is_documented(change: &str) -> bool {
     let mut words = change.split_whitespace();
     let (Some(from), Some(to), Some(kind)) = (words.next(), words.next(), words.next()) else {
@@ -151,7 +153,7 @@ pub fn is_documented(change: &str) -> bool {
     })
 }
 
-/// What a type does not hear.
+/// The attributes that a type ignores.
 fn unheard(kind: &str) -> &'static [&'static str] {
     let mut types = UNHEARD.iter().filter(|(of, _)| *of == kind);
     types.next().map_or(&[], |(_, names)| names)
@@ -162,12 +164,12 @@ fn mask(names: &Names) -> u32 {
     bits.map(|(_, bit)| 1 << bit).sum()
 }
 
-/// The sets for a change of a type, and whether each is right.
+/// The sets of attributes to try for a change of a type, and whether each is valid.
 fn sets(kind: &str, rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
     let (required, optional) = rule.cloned().unwrap_or_default();
     let all: Names = required.union(&optional).copied().collect();
     let mut sets = vec![required.clone(), all.clone()];
-    // Each attribute missing in or added to the least and the most that is allowed.
+    // Each attribute removed from, or added to, the smallest and the largest valid set.
     for (name, _) in BITS.into_iter().skip(1) {
         for base in [&required, &all] {
             let mut set = base.clone();
@@ -187,12 +189,12 @@ fn sets(kind: &str, rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
     sets.into_iter().map(judge).collect()
 }
 
-/// Whether a queue pair of this type comes to this state: a send that fails stops UC and UD only.
+/// Whether a queue pair of this type can be in this state: a failing send stops only UC and UD.
 fn can_be(kind: &str, state: &str) -> bool {
     state != "SQE" || matches!(kind, "UC" | "UD")
 }
 
-/// Tries everything; a row for each change of state.
+/// Tries all changes, and reports a row for each pair of states.
 pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) -> Totals {
     let mut totals = Totals::default();
     for (from, from_name) in (0..).zip(STATES) {
@@ -228,7 +230,7 @@ pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) 
     totals
 }
 
-/// The number of changes that are tried, and of those that are right.
+/// The number of changes that are tried, and how many of them are valid.
 pub fn counts() -> (usize, usize) {
     let (mut tried, mut right) = (0, 0);
     for from in STATES {
@@ -244,7 +246,7 @@ pub fn counts() -> (usize, usize) {
     (tried, right)
 }
 
-/// The rules as a table of the page.
+/// The rules as a table for the page.
 pub fn page() -> String {
     let (tried, right) = counts();
     let mut page = format!(

@@ -1,4 +1,4 @@
-//! Checks of a row: completions, events, states, and the objects left in the end.
+//! Checks of a row: completions, events, states, and the objects that are left at its end.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,19 +13,19 @@ use verbs_core::work::WorkCompletion;
 use super::bench::{Bench, Checked, Qp, Side, Thing, Verbs, same};
 use super::word;
 
-/// Words of a reply that one message of a place takes, and then some.
+/// Most words of completions in a reply; a message of a place has room for them.
 const MOST_WORDS: usize = 48;
 
-/// How often to look for something before it counts as not happening.
+/// Number of polls before an expected change counts as missing.
 const LOOKS: usize = 4000;
 
-/// How often to look at what must not happen.
+/// Number of polls for a change that must not happen.
 const FEW_LOOKS: usize = 4;
 
 impl Bench<'_> {
     // ---- Completions ----
 
-    /// The completions that a queue has.
+    /// Takes the completions that a queue has.
     fn drain(&mut self, side: Side, cq: Id) -> Checked<Vec<WorkCompletion>> {
         let take = |end: &mut dyn Verbs| {
             let mut words = Vec::new();
@@ -41,7 +41,7 @@ impl Bench<'_> {
         Ok(entries.filter_map(super::wc_of_words).collect())
     }
 
-    /// Waits for this number of completions of a queue.
+    /// Waits for this number of completions.
     ///
     /// # Errors
     /// They do not come.
@@ -75,7 +75,7 @@ impl Bench<'_> {
         Ok(found)
     }
 
-    /// Sends must complete so.
+    /// Checks that sends complete with these results.
     ///
     /// # Errors
     /// They do not.
@@ -83,7 +83,7 @@ impl Bench<'_> {
         self.results("sends", (qp.side, qp.sends), expected)
     }
 
-    /// Receives must complete so.
+    /// Checks that receives complete with these results.
     ///
     /// # Errors
     /// They do not.
@@ -95,10 +95,10 @@ impl Bench<'_> {
         self.results("receives", (qp.side, qp.receives), expected)
     }
 
-    /// Nothing must complete for a while.
+    /// Checks that nothing completes for a while.
     ///
     /// # Errors
-    /// Something does.
+    /// Some request does.
     pub fn quiet(&mut self) -> Checked {
         for _ in 0..FEW_LOOKS {
             self.driver.pause();
@@ -129,7 +129,7 @@ impl Bench<'_> {
         Ok(pairs.map(|pair| (word(pair, 0), word(pair, 1))).collect())
     }
 
-    /// These events must come, about what has this number.
+    /// Checks that these events come, about the objects with these numbers.
     ///
     /// # Errors
     /// They do not.
@@ -149,10 +149,10 @@ impl Bench<'_> {
         same(&format!("events at {side:?}"), found, wanted)
     }
 
-    /// The queue pair must come to this state.
+    /// Waits until the queue pair has this state.
     ///
     /// # Errors
-    /// It does not.
+    /// It never has.
     pub fn state(&mut self, qp: &Qp, expected: QpState) -> Checked {
         let number = qp.number;
         let mut found = 0;
@@ -167,7 +167,7 @@ impl Bench<'_> {
         Err(format!("state of {:?}: {found}, not {expected:?}", qp.side))
     }
 
-    /// Sends and receives that are queued.
+    /// The number of sends and of receives that are queued.
     ///
     /// # Errors
     /// Those of the call.
@@ -183,10 +183,11 @@ impl Bench<'_> {
 
     // ---- The end of a row ----
 
-    /// Nothing more happens; then everything is destroyed and nothing is left.
+    /// Checks that nothing more happens, then destroys all objects and checks that nothing is
+    /// left.
     ///
     /// # Errors
-    /// There was more, or there is something left.
+    /// There were more completions or events, or objects are left.
     pub fn clear(&mut self) -> Checked {
         let quiet = self.quiet();
         let mut events = Ok(());

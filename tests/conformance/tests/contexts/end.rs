@@ -20,10 +20,10 @@ use verbs_core::{Destination, Event, Subject};
 
 use super::is_connected;
 
-/// Rounds in which a peer can take a last word.
+/// Rounds in which a peer can receive a last message.
 const LAST_ROUNDS: usize = 4;
 
-/// See the module.
+/// A program of the simulator, with its context.
 pub struct End {
     pub context: Context,
     pub port: Port,
@@ -31,13 +31,13 @@ pub struct End {
     pub pds: Vec<Id>,
     /// Lanes of protection domains.
     pub lanes: Vec<(LaneId, Option<Id>)>,
-    /// Queue pairs that want a lane to a queue pair of a port.
+    /// Queue pairs that need a lane to a queue pair of a port.
     pub wants: Vec<(u32, u16, u32)>,
-    /// Datagrams that want one.
+    /// Datagrams that need a lane.
     pub wanted: Vec<Destination>,
     events: VecDeque<(EventType, Subject)>,
     told: BTreeMap<Id, u64>,
-    /// Objects of each protection domain.
+    /// Numbers of objects in each protection domain.
     users: BTreeMap<Id, i32>,
     next_number: u32,
     now: u64,
@@ -57,13 +57,13 @@ impl End {
             events: VecDeque::new(),
             told: BTreeMap::new(),
             users: BTreeMap::new(),
-            // Numbers of one side mean nothing at the other one.
+            // The numbers of one side are invalid at the other.
             next_number: 0x1_0000 << side as u32,
             now: 0,
         }
     }
 
-    /// One step; whether there was something to do.
+    /// Makes one step. Returns whether there was work.
     pub fn advance(&mut self, now: u64) -> bool {
         self.now = now;
         let progress = self.context.progress(&mut self.port, now);
@@ -118,7 +118,7 @@ impl Verbs for End {
     fn dealloc_pd(&mut self, pd: Id) -> Result<()> {
         let mut lanes = self.lanes.clone();
         lanes.retain(|(_, of)| *of == Some(pd));
-        // Only one that nothing else uses has lanes to end.
+        // Only a domain without users has lanes that can be ended.
         if self.users.get(&pd).is_some_and(|users| *users > 0) {
             return self.context.dealloc_pd(pd);
         }
@@ -129,7 +129,7 @@ impl Verbs for End {
             self.advance(self.now);
         }
         for (lane, _) in lanes {
-            // It may have ended by itself.
+            // The lane may have ended by itself.
             let _ = self.context.end_lane(&mut self.port, lane);
         }
         self.advance(self.now);

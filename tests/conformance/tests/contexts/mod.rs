@@ -15,11 +15,11 @@ use verbs_core::types::QpType;
 
 use end::End;
 
-/// Programs that there can be, one after the other.
+/// Most programs, one after the other.
 const PROGRAMS: usize = 8;
-/// The duration of a pause.
+/// The duration of a pause, in nanoseconds.
 const PAUSE_NS: u64 = 200_000;
-/// Rounds without anything to do until nothing is under way: what was sent may take some to arrive.
+/// Rounds without work after which nothing is under way; messages may take some rounds to arrive.
 const QUIET_ROUNDS: u32 = 12;
 
 /// A lane between two protection domains: its link, and the domain of each side of it.
@@ -41,14 +41,14 @@ pub struct Simulated {
 const SIDES: [Side; 2] = [Side::A, Side::B];
 
 impl Simulated {
-    /// Two programs. Stores arrive as the seed says.
+    /// Two programs, whose stores arrive in the order of the seed.
     pub fn new(seed: u64) -> Simulated {
         let bytes = conformance::verbs::bench::MEMORY as usize;
         let mut net = Net::new(PROGRAMS, bytes, seed, None);
         for program in &mut net.programs {
             program.most_windows = usize::MAX;
         }
-        // Which links have no atomic operations depends on their numbers.
+        // The number of a link decides whether it has atomic operations.
         for _ in 0..seed % 3 {
             net.join([0, 1]);
         }
@@ -68,7 +68,7 @@ impl Simulated {
         SIDES.into_iter().find(|side| *side as u16 + 1 == lid)
     }
 
-    /// Gives lanes to queue pairs that want one.
+    /// Gives lanes to queue pairs that need one.
     fn link(&mut self) {
         for side in SIDES {
             for (number, lid, peer) in std::mem::take(&mut self.ends[side as usize].wants) {
@@ -84,7 +84,7 @@ impl Simulated {
                     continue;
                 };
                 let lane = self.lane_between((side, view.init.pd), (far, pd));
-                // It may have the lane already.
+                // The queue pair may have the lane already.
                 let _ = self.ends[side as usize].context.attach(number, lane);
             }
         }
@@ -111,7 +111,7 @@ impl Simulated {
         lane(link, 0)
     }
 
-    /// Answers to datagrams that want a lane.
+    /// Answers datagrams that need a lane.
     fn route(&mut self) {
         for side in SIDES {
             for destination in std::mem::take(&mut self.ends[side as usize].wanted) {
@@ -144,7 +144,7 @@ impl Simulated {
         link
     }
 
-    /// A lane for datagrams within a context.
+    /// Makes a lane for datagrams within a context.
     fn own_link(&mut self, side: Side) -> LaneId {
         let end = &mut self.ends[side as usize];
         let program = end.port.program;
@@ -160,7 +160,7 @@ impl Simulated {
         lane(link, 0)
     }
 
-    /// Everything that happens now.
+    /// Makes steps until nothing is left to do.
     fn run_until_idle(&mut self) {
         let mut quiet = 0;
         while quiet < QUIET_ROUNDS {
@@ -215,7 +215,7 @@ impl Driver for Simulated {
     }
 }
 
-/// Whether a queue pair has one peer.
+/// Whether queue pairs of this type have one peer.
 fn is_connected(kind: QpType) -> bool {
     kind != QpType::Ud
 }

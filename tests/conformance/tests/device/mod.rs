@@ -1,4 +1,4 @@
-//! A device of `ibd` in this process, and the rules for changes of state alone.
+//! A device of `ibd` in this process, and the rules for changes of state without a device.
 
 use conformance::errno::{EFAULT, Errno};
 use conformance::verbs::bench::Checked;
@@ -10,7 +10,7 @@ use verbs_abi::frame::Frame;
 use verbs_core::transition::check;
 use verbs_core::types::{AttributeMask, QpState, QpType};
 
-/// The daemon's work around commands.
+/// The work of the daemon around commands.
 pub struct Local {
     device: ibd::device::Device,
     context: Option<ContextId>,
@@ -103,7 +103,7 @@ impl Changes for Rules {
         let mask = AttributeMask::from_bits_retain(change.mask);
         let answer = |mask| check(state(change.from), state(change.to), kind, mask).is_ok();
         let without = AttributeMask::from_bits_retain(change.mask & !1);
-        // Whether the state is given as well makes no difference here.
+        // It must make no difference whether the state is given as well.
         match answer(mask) == answer(without) {
             true => Ok(Some(answer(mask))),
             false => Err(format!("{change:?}: STATE decides")),
@@ -111,7 +111,7 @@ impl Changes for Rules {
     }
 }
 
-/// Names and numbers are those of the rules.
+/// Checks that names and numbers are those of the rules.
 pub fn numbers() -> Checked {
     for (number, name) in (0..).zip(STATES) {
         let known = QpState::ALL

@@ -7,7 +7,7 @@ use scif_abi::flags::Readiness;
 
 use super::{Attempt, Endpoint, Expected, Model, SLOTS, State, fails, node_of};
 
-/// Bytes a stream holds without a reader.
+/// Bytes that a stream holds without a reader.
 const RING: usize = 4095;
 /// The first port that is given out.
 const FIRST_PORT: u16 = 1088;
@@ -131,7 +131,7 @@ impl Model {
         fails(Error::InProgress)
     }
 
-    /// Queues a request; false when the backlog is full.
+    /// Queues a request. Returns false if the backlog is full.
     fn queue(&mut self, listener: usize, slot: usize) -> bool {
         let State::Listening { backlog, queue } = &mut self.endpoints[listener].state else {
             return false;
@@ -192,7 +192,7 @@ impl Model {
         }
     }
 
-    /// The events that poll reports when IN and OUT are asked for.
+    /// The events that poll reports if IN and OUT are requested.
     pub(super) fn poll(&self, slot: usize) -> i64 {
         let endpoint = &self.endpoints[slot];
         let readable = endpoint.arrived > endpoint.received;

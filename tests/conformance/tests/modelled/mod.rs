@@ -1,4 +1,4 @@
-//! A small pure model of SCIF's documents: what each call must give, and nothing of how.
+//! A small pure model of SCIF's documents: the result of each call, without an implementation.
 //!
 //! Eight endpoint slots, the first four on node 0, the others on node 1; two pieces of memory on
 //! each node. All connects are non-blocking, all transfers of data SYNC.
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use scif_abi::Error;
 
-/// Endpoint slots of one node.
+/// Endpoint slots on a node.
 pub const SLOTS: usize = 4;
-/// Pieces of memory of one node.
+/// Pieces of memory on a node.
 pub const MEMORIES: usize = 2;
-/// Pages of one of them.
+/// Pages in a piece of memory.
 pub const MEMORY_PAGES: usize = 3;
-/// Bytes of a page.
+/// Bytes in a page.
 pub const PAGE: usize = 4096;
 
 /// One call.
@@ -30,9 +30,9 @@ pub enum Op {
     Bind { slot: usize, port: u16 },
     /// `scif_listen`.
     Listen { slot: usize, backlog: i32 },
-    /// `scif_connect` to a port of a node, or collecting its result.
+    /// `scif_connect` to a port of a node, or the collection of its result.
     Connect { slot: usize, node: usize, port: u16 },
-    /// `scif_accept` into the first slot of the node that is closed.
+    /// `scif_accept` into the first closed slot of the node.
     Accept { slot: usize },
     /// `scif_send` without waiting.
     Send { slot: usize, length: usize },
@@ -59,7 +59,7 @@ pub enum Op {
     Rma {
         slot: usize,
         reads: bool,
-        /// The local side is memory, not windows.
+        /// The slot of memory, if the local side is memory rather than windows.
         memory: Option<usize>,
         local: usize,
         length: usize,
@@ -68,7 +68,7 @@ pub enum Op {
     },
     /// `scif_fence_mark`.
     Mark { slot: usize, flags: u32 },
-    /// `scif_fence_wait`: of the mark taken this number of calls before, or of a number that is
+    /// `scif_fence_wait` for the mark taken this number of calls before, or for a number that is
     /// none.
     Wait { slot: usize, back: usize },
     /// `scif_fence_signal` of both sides by INIT_SELF.
@@ -87,16 +87,17 @@ pub enum Op {
     Load { memory: usize, word: usize },
 }
 
-/// The results that a call may have.
+/// The results that are allowed for a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
     /// This value.
     Value(i64),
-    /// Any value from 0 on.
+    /// Any value that is at least 0.
     Any,
-    /// One of these errors; which, when several things are wrong, the documents do not say.
+    /// One of these errors: if several arguments are wrong, the documents do not say which error
+    /// wins.
     Fails(Vec<Error>),
-    /// The call is not made.
+    /// The call must not be made.
     Skip,
 }
 
@@ -115,14 +116,14 @@ enum State {
         backlog: usize,
         queue: VecDeque<usize>,
     },
-    /// The request waits at this endpoint.
+    /// Its request waits at this endpoint.
     Requesting(usize),
-    /// The other end is this endpoint.
+    /// It is connected to this endpoint.
     Connected(usize),
     Disconnected,
 }
 
-/// The result of a connect that is not collected.
+/// The result of a connect that was not collected yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Attempt {
     UnderWay,
@@ -144,7 +145,7 @@ struct Endpoint {
     attempt: Option<Attempt>,
     port: u16,
     owns_port: bool,
-    /// Bytes received of the stream that comes here, and bytes the peer has sent.
+    /// Bytes received of the incoming stream, and bytes that the peer has sent.
     received: usize,
     arrived: usize,
     /// Windows by their first page.
@@ -171,19 +172,19 @@ impl Endpoint {
 #[derive(Clone)]
 pub struct Model {
     endpoints: Vec<Endpoint>,
-    /// Contents of the pieces of memory, node 0's first.
+    /// Contents of the pieces of memory, those of node 0 first.
     memories: Vec<Vec<u8>>,
-    /// Backlogs are one larger than asked for: a planted mistake that must be found.
+    /// Whether backlogs are one larger than requested, a planted mistake that must be found.
     pub is_wrong: bool,
 }
 
-/// The node of a slot.
+/// The node of an endpoint slot.
 pub fn node_of(slot: usize) -> usize {
     slot / SLOTS
 }
 
 impl Model {
-    /// Everything closed.
+    /// A model in which all endpoints are closed.
     pub fn new() -> Model {
         Model {
             endpoints: vec![Endpoint::new(State::Closed); 2 * SLOTS],
@@ -192,12 +193,12 @@ impl Model {
         }
     }
 
-    /// The first slot of a node that is closed.
+    /// The first closed slot of a node.
     pub fn free_slot(&self, node: usize) -> Option<usize> {
         (node * SLOTS..(node + 1) * SLOTS).find(|slot| self.endpoints[*slot].state == State::Closed)
     }
 
-    /// Position in the stream of what a slot sends next.
+    /// Position in the stream of the byte that a slot sends next.
     pub fn sent(&self, slot: usize) -> usize {
         match self.endpoints[slot].state {
             State::Connected(peer) => self.endpoints[peer].arrived,
@@ -205,12 +206,12 @@ impl Model {
         }
     }
 
-    /// Position in the stream of what a slot receives next.
+    /// Position in the stream of the byte that a slot receives next.
     pub fn received(&self, slot: usize) -> usize {
         self.endpoints[slot].received
     }
 
-    /// A mark of a slot.
+    /// A mark that a slot was given, counted back from the last one.
     pub fn mark(&self, slot: usize, back: usize) -> Option<i64> {
         let marks = &self.endpoints[slot].marks;
         marks.len().checked_sub(1 + back).map(|index| marks[index])
@@ -221,7 +222,7 @@ impl Model {
         self.endpoints[slot].marks.push(mark);
     }
 
-    /// Endpoints that are open, and ports in use, of a node.
+    /// The numbers of open endpoints and of ports in use on a node.
     pub fn counts(&self, node: usize) -> (i64, i64) {
         let slots = &self.endpoints[node * SLOTS..(node + 1) * SLOTS];
         let open = slots.iter().filter(|e| e.state != State::Closed).count();
@@ -229,7 +230,7 @@ impl Model {
         (open as i64, ports as i64)
     }
 
-    /// The result that the call must have; the model is then as after it.
+    /// Executes a call in the model, and returns the result that it must have.
     pub fn step(&mut self, op: &Op) -> Expected {
         match *op {
             Op::Open { slot } => self.open(slot),
@@ -247,7 +248,7 @@ impl Model {
         }
     }
 
-    /// The error of an endpoint that is not connected, or its peer.
+    /// The peer of an endpoint, or the error if it is not connected.
     fn verify(&self, slot: usize) -> Result<usize, Expected> {
         Err(fails(match self.endpoints[slot].state {
             State::Connected(peer) => return Ok(peer),

@@ -7,7 +7,7 @@ use super::{Expected, MEMORIES, MEMORY_PAGES, Model, Op, PAGE, Window, fails, no
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 
-/// A byte: which memory, and where.
+/// A byte: its piece of memory, and its position there.
 type Byte = (usize, usize);
 
 impl Model {
@@ -55,8 +55,8 @@ impl Model {
         }
     }
 
-    /// The error of a bad argument, which is checked before the state. On an endpoint that is
-    /// closed two things are wrong.
+    /// The error of a bad argument, which is checked before the state. On a closed endpoint both
+    /// are wrong.
     fn bad_argument(&self, slot: usize) -> Expected {
         let mut errors = vec![Error::InvalidArgument];
         if self.endpoints[slot].state == super::State::Closed {
@@ -109,7 +109,7 @@ impl Model {
         Expected::Value(0)
     }
 
-    /// The bytes of a range of a slot's windows, each of which must allow something.
+    /// The bytes of a range of a slot's windows, each of which must have the rights `need`.
     fn range(&self, slot: usize, at: usize, length: usize, need: u32) -> Result<Vec<Byte>, Error> {
         let windows = &self.endpoints[slot].windows;
         let mut bytes = Vec::new();
@@ -170,7 +170,7 @@ impl Model {
         } else {
             (ours, theirs)
         };
-        // The result of a copy between overlapping ranges is not defined anywhere.
+        // The result of a copy between overlapping ranges is not defined.
         let targets: std::collections::BTreeSet<Byte> = target.iter().copied().collect();
         if source.iter().any(|byte| targets.contains(byte)) || targets.len() < target.len() {
             return Expected::Skip;
@@ -204,7 +204,7 @@ impl Model {
                 return Expected::Fails([ours.err(), theirs.err()].into_iter().flatten().collect());
             }
         };
-        // Two stores to one place have an order that programs may not rely on.
+        // Programs may not rely on the order of two stores to one place.
         if ours.iter().any(|byte| theirs.contains(byte)) {
             return Expected::Skip;
         }
@@ -217,7 +217,7 @@ impl Model {
     }
 }
 
-/// The word that a signal stores on the own side.
+/// The word that a signal stores at the own side.
 pub const LOCAL_VALUE: u64 = 0x0102_0304_0506_0708;
-/// The word that it stores on the peer's.
+/// The word that a signal stores at the peer's side.
 pub const REMOTE_VALUE: u64 = 0x1112_1314_1516_1718;

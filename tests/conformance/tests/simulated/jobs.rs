@@ -1,4 +1,4 @@
-//! Calls that may have to wait, and how they go on.
+//! Calls that may have to wait, and their further steps.
 
 use conformance::bench::Side;
 use conformance::call::{Call, Reply};
@@ -10,10 +10,10 @@ use std::task::Poll;
 
 use super::{Answer, Simulated, index, reply};
 
-/// Bytes a v* call moves at a time.
+/// Bytes that a v* call copies at a time.
 const VIRTUAL_BYTES: usize = 48 << 10;
 
-/// A call that was begun and whose reply nobody has taken.
+/// A call that was begun and whose reply has not been taken.
 pub struct Job {
     pub ticket: u32,
     pub side: Side,
@@ -21,27 +21,27 @@ pub struct Job {
     pub done: Option<Reply>,
 }
 
-/// The rest of the work.
+/// The work that is left of a call.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Nothing.
     None,
     /// A blocking connect of this endpoint.
     Connect(EndpointId),
-    /// An accept; `new` once a request was granted.
+    /// An accept; `new` is set once a request was granted.
     Accept {
         listener: EndpointId,
         into: u32,
         synchronous: bool,
         new: Option<EndpointId>,
     },
-    /// A blocking transfer: what is left of it.
+    /// A blocking send, with the bytes that are left.
     Send {
         id: EndpointId,
         bytes: Vec<u8>,
         done: usize,
     },
-    /// As above; the call has the pattern to compare with.
+    /// A blocking receive; the call has the pattern to compare with.
     Recv {
         id: EndpointId,
         bytes: Vec<u8>,
@@ -52,7 +52,7 @@ pub enum Work {
     Poll(Call),
     /// A call on windows.
     Ticket(Ticket),
-    /// A v* call: its data, and for a read where it belongs: the memory's slot and position.
+    /// A v* call: its data and, for a read, the memory's slot and position for it.
     Virtual {
         ticket: Ticket,
         data: Vec<u8>,
@@ -164,7 +164,7 @@ impl Simulated {
         }
     }
 
-    /// Goes on with a job; false when that changed nothing.
+    /// Makes a step of a job. Returns false if that changed nothing.
     pub(super) fn step(&mut self, position: usize) -> bool {
         let job = &self.jobs[position];
         if job.done.is_some() {
@@ -281,7 +281,7 @@ impl Simulated {
                     (true, None)
                 }
                 Err(Error::WouldBlock) if synchronous => (false, None),
-                // It was there when the accept began.
+                // The listener existed when the accept began.
                 Err(Error::BadDescriptor) => (true, Some(reply(Err(Error::Interrupted)))),
                 Err(error) => (true, Some(reply(Err(error)))),
             };
@@ -319,7 +319,7 @@ impl Simulated {
             self.readiness(side, other, events),
         ];
         let ready = extra.iter().filter(|bits| **bits != 0).count() as i64;
-        // Time does not pass here: a time that ends has ended.
+        // No time passes here, so a finite time-out has passed.
         (ready > 0 || timeout_ms >= 0).then_some(Reply {
             result: Ok(ready),
             extra,
@@ -327,7 +327,7 @@ impl Simulated {
     }
 }
 
-/// Whether an earlier transfer has to end before another.
+/// Whether an earlier transfer has to end before a later one can begin.
 fn blocks(earlier: &Job, later: &Work) -> bool {
     if earlier.done.is_some() {
         return false;
@@ -339,7 +339,7 @@ fn blocks(earlier: &Job, later: &Work) -> bool {
     }
 }
 
-/// The answer of a blocking transfer, once it has one.
+/// The result of a blocking transfer, once it has one.
 fn transfer_end(result: Result<usize, Error>, wanted: usize, done: &mut usize) -> Option<Answer> {
     match result {
         Ok(count) => {
@@ -351,7 +351,7 @@ fn transfer_end(result: Result<usize, Error>, wanted: usize, done: &mut usize) -
     }
 }
 
-/// The reply to a receive of these bytes.
+/// The reply to a receive that got these bytes.
 fn received(call: &Call, bytes: &[u8]) -> Reply {
     let (seed, from) = match *call {
         Call::Recv { seed, from, .. } => (seed, from),

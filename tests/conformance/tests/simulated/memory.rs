@@ -18,7 +18,7 @@ use super::{Answer, Simulated, index, reply};
 pub enum Region {
     /// Memory of the program.
     Own(PinId),
-    /// Pages of the peer's windows; those unmapped are `None`.
+    /// Pages of the peer's windows; unmapped ones are `None`.
     Mapped(Vec<Option<(RemoteWindowId, Place)>>),
     /// The result of get_pages.
     Got { endpoint: EndpointId, cookie: u64 },
@@ -26,17 +26,17 @@ pub enum Region {
 
 const PAGE: i64 = PAGE_BYTES as i64;
 
-/// Pages of one piece of a program's memory. Pieces lie in reverse order, so that no two of them
+/// Pages in one piece of a program's memory. Pieces lie in reverse order, so that no two of them
 /// are contiguous.
 const PIECE_PAGES: usize = 4;
 
-/// Whether a range can be given to register: whole pages, at least one.
+/// Whether a range is valid for register: whole pages, at least one.
 fn is_paged(at: i64, length: u64) -> bool {
     at % PAGE == 0 && length > 0 && length.is_multiple_of(PAGE_BYTES as u64)
 }
 
 impl Simulated {
-    /// The calls that concern memory.
+    /// Makes the calls on memory.
     pub(super) fn on_memory(&mut self, side: Side, call: &Call) -> Result<Reply, Work> {
         let holder = index(side);
         let ticket = |result: Result<Ticket, Error>| match result {
@@ -176,7 +176,7 @@ impl Simulated {
         Ok(0)
     }
 
-    /// The slots of memory a side has.
+    /// The slots of memory that a side has.
     pub(super) fn slots(&self, holder: usize) -> Vec<u32> {
         self.holders[holder].memory.keys().copied().collect()
     }
@@ -197,14 +197,14 @@ impl Simulated {
                     node.engine.unmap(window, 1);
                 }
             }
-            // Closing the endpoint has done it, or it was done before.
+            // Closing the endpoint may have released the pages, or an earlier call.
             Region::Got { endpoint, cookie } => {
                 let _ = node.engine.put_pages(endpoint, cookie);
             }
         }
     }
 
-    /// Where the byte at a position of a slot is.
+    /// The place of the byte at a position of a slot.
     fn place(&self, holder: usize, slot: u32, at: i64) -> Result<Place, Error> {
         let holder = &self.holders[holder];
         let page = usize::try_from(at / PAGE).map_err(|_| Error::BadAddress)?;
@@ -238,7 +238,7 @@ impl Simulated {
         Ok(pieces)
     }
 
-    /// The bytes that a program reads.
+    /// Reads bytes of a program's memory.
     fn read(&self, holder: usize, slot: u32, at: i64, length: usize) -> Result<Vec<u8>, Error> {
         let memory = &self.world.nodes[self.holders[holder].node].memory;
         let mut bytes = Vec::new();
@@ -261,7 +261,7 @@ impl Simulated {
         Ok(i64::from_le_bytes(word))
     }
 
-    /// Stores the bytes that a program writes.
+    /// Stores bytes into a program's memory.
     pub(super) fn write(&mut self, holder: usize, slot: u32, at: i64, bytes: &[u8]) -> Answer {
         let pieces = self.pieces(holder, slot, at, bytes.len())?;
         let memory = &mut self.world.nodes[self.holders[holder].node].memory;

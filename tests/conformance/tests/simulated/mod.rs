@@ -1,5 +1,5 @@
-//! The place `sim`: two engines with simulated memory, a link between them, and what a daemon and a
-//! client library do around them (arguments, waiting calls, turns of transfers).
+//! The place `sim`: two engines with simulated memory, a link between them, and the work of a
+//! daemon and a client library around them (arguments, waiting calls, turns of transfers).
 
 mod jobs;
 mod memory;
@@ -70,7 +70,7 @@ impl Simulated {
         }
     }
 
-    /// Lets everything happen that can.
+    /// Makes steps until nothing is left to do.
     fn run_until_idle(&mut self) {
         loop {
             let mut busy = self.world.pump();

@@ -11,23 +11,23 @@ use sim::memory::{Fabric, NodeMemory};
 pub struct Node {
     pub engine: Engine,
     pub memory: NodeMemory,
-    /// Memory of programs, by the names under which the engine knows it when it is pinned.
+    /// Memory of programs, by the ids under which the engine knows pinned memory.
     pub pins: BTreeMap<PinId, Pinnable>,
     copier: CpuEngine,
 }
 
-/// Memory of a program: it is given back when the program has freed it and nobody uses it.
+/// Memory of a program. It is released once the program has freed it and nothing uses it.
 pub struct Pinnable {
-    /// Local address of each page.
+    /// Local addresses of its pages.
     pub pages: Vec<u64>,
-    /// Windows and transfers that use it.
+    /// Number of windows and transfers that use it.
     pub uses: usize,
-    /// The program does not have it any more.
+    /// Whether the program has freed it.
     pub freed: bool,
 }
 
 impl Node {
-    /// Gives memory back that nobody has or uses.
+    /// Releases memory that is freed and unused.
     pub fn release(&mut self, pin: PinId) {
         let Some(memory) = self.pins.get(&pin) else {
             return;
@@ -41,7 +41,7 @@ impl Node {
     }
 }
 
-/// Both.
+/// Two nodes and their link.
 pub struct World {
     pub nodes: Vec<Node>,
     fabric: Rc<RefCell<Fabric>>,
@@ -49,17 +49,17 @@ pub struct World {
     now: u64,
 }
 
-/// Bytes of a page.
+/// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Bytes an engine copies in one turn.
+/// Bytes that an engine copies in one turn.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Bytes of memory of each node.
+/// Bytes of memory on each node.
 const RAM_BYTES: usize = 64 << 20;
 
 impl World {
-    /// Both nodes are online.
+    /// Two nodes that are online.
     pub fn new() -> World {
         let fabric = Fabric::with_bytes(2, RAM_BYTES);
         let node = |number: u16| Node {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Cuts the link, for both.
+    /// Cuts the link for both nodes.
     pub fn cut(&mut self) {
         self.linked = false;
         for number in [0, 1] {
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Carries out what the engines want; false when they want nothing.
+    /// Executes the events of the engines. Returns false if there are none.
     pub fn pump(&mut self) -> bool {
         self.now += 1;
         let mut busy = false;
@@ -158,7 +158,7 @@ impl World {
         node.engine.next_event(&mut node.memory)
     }
 
-    /// Checks the engines' own rules and the memory's.
+    /// Checks the invariants of the engines and of memory.
     pub fn check(&self) -> Result<(), String> {
         if let Some(fault) = self.fabric.borrow_mut().fault.take() {
             return Err(fault);

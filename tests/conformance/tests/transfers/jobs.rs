@@ -1,4 +1,4 @@
-//! Calls of simulated programs: each goes on until it ends or has to wait.
+//! Calls of simulated programs. Each makes steps until it ends or has to wait.
 
 use conformance::errno::{self, Errno};
 use conformance::st::call::{Call, NOTHING, Reply};
@@ -11,19 +11,19 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::rounds::KINDS;
 use super::{Outcome, Simulated, err, number, ok, with};
 
-/// Parts of a call that does something again and again, at a time.
+/// Parts of a repeating call to do in one step.
 const TURNS: u64 = 64;
 
 /// A call under way.
 pub struct Job {
     pub side: usize,
     pub call: Call,
-    /// The connection it is about.
+    /// The connection that it uses.
     pub connection: Option<usize>,
-    /// For how many steps it has slept.
+    /// Number of steps for which it has slept.
     pub sleeps: Option<usize>,
     pub is_dead: bool,
-    /// How often it was done, and what it is in the middle of.
+    /// Number of repetitions that are done, and the stage of the present one.
     pub done: u64,
     pub stage: u64,
     sum: u64,
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// How far it has come.
+    /// How far the call has got.
     pub const fn progress(&self) -> (u64, u64) {
         (self.done, self.stage)
     }
@@ -67,7 +67,7 @@ fn header_of(number: u64) -> Bytes {
     header
 }
 
-/// Its number; -1 when it is not whole.
+/// The number of a header; -1 if the header is damaged.
 pub(super) fn number_of(header: &Bytes) -> i64 {
     let number = header
         .first_chunk()
@@ -78,7 +78,7 @@ pub(super) fn number_of(header: &Bytes) -> i64 {
     }
 }
 
-/// As the agents' loops of puts.
+/// The places of the agents' loops of puts.
 const PLACES: u64 = 8;
 const PLACE: u64 = 64 * 1024 + 64;
 
@@ -96,11 +96,11 @@ fn put_of(number: u64) -> (u64, Vec<u8>) {
     (number % PLACES * PLACE + number % 64, bytes)
 }
 
-/// A part of a call: its value, or why it does not go on.
+/// The result of a part of a call: its value, or why it cannot continue.
 pub type Part<T = ()> = Result<T, Failed>;
 
 impl Simulated {
-    /// Goes on with a call; `None` when it waits or has more to do.
+    /// Makes steps of a call. Returns `None` if it waits or has more to do.
     pub(super) fn go_on(&mut self, job: &mut Job) -> Outcome {
         let call = job.call;
         let many = match call {
@@ -152,7 +152,7 @@ impl Simulated {
         };
         let extra = match job.call {
             Call::Fetches { .. } => vec![job.done as i64, errno.0.into()],
-            // They take no time.
+            // The rounds take no time.
             Call::Rounds { .. } => vec![self.requests_of(job) as i64, 0, errno.0.into()],
             _ => vec![errno.0.into()],
         };
@@ -168,7 +168,7 @@ impl Simulated {
         Some((handle.connection, handle.channel))
     }
 
-    /// Once more of a call that does something again and again.
+    /// Makes another repetition of a repeating call.
     fn turn(&mut self, job: &mut Job) -> Part {
         let side = job.side;
         let handle = job.call.words().first().copied().unwrap_or(NOTHING);
@@ -293,7 +293,7 @@ impl Simulated {
         let content = self.read(side, at, length);
         let ends = &mut self.connections[connection].ends;
         let offset = ends.map(side, channel, at, content)?;
-        // Mapping enters the system: what was stored before is visible when it returns.
+        // Mapping enters the system, so earlier stores are visible when it returns.
         ends.deliver_stores(side);
         if let Some(handle) = self.programs[side].handles.get_mut(&number) {
             handle.mapped = Some((at, length, offset));
@@ -301,7 +301,7 @@ impl Simulated {
         Ok(at)
     }
 
-    /// The outcome of a call on a handle; `None` when it waits and its socket lets it.
+    /// The result of a call on a handle; `None` if it waits and its socket allows that.
     fn outcome(&mut self, side: usize, handle: u64, part: Part<Vec<i64>>) -> Outcome {
         match part {
             Ok(extra) => with(extra),
@@ -316,7 +316,7 @@ impl Simulated {
         }
     }
 
-    /// A call of `st.h`, or one on memory.
+    /// Makes a call of `st.h`, or one on memory.
     pub(super) fn transfer(&mut self, side: usize, call: &Call) -> Outcome {
         match *call {
             Call::Allocate { length, .. } => {
@@ -543,7 +543,7 @@ impl Simulated {
             0 => 0,
             length => {
                 let ahead = (buffer << 12) + offset;
-                // Local memory is the library's to check: EFAULT there.
+                // The library checks local memory; EFAULT is its error.
                 self.own(side, handle, ahead, length)
                     .ok_or(Failed::NoLocal)?
             }
@@ -579,7 +579,7 @@ pub(super) fn same(found: i64, expected: u64) -> Part {
     }
 }
 
-/// Whether the arguments of push or pull go together.
+/// Checks that the arguments of push or pull can be combined.
 fn combined(header: bool, local: u64, remote: u64, length: u64) -> Part {
     let combination = Combination::of(header, local != 0, remote != 0, length as i64);
     combination.map(drop).map_err(|_| Failed::Invalid)

@@ -1,4 +1,4 @@
-//! Memory of simulated programs: addresses, and what of them is mapped.
+//! Memory of simulated programs: addresses, and the parts that are mapped.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -24,11 +24,11 @@ impl Default for Space {
 }
 
 impl Space {
-    /// New memory, at the beginning of a page.
+    /// Allocates memory at the beginning of a page.
     pub fn allocate(&mut self, length: u64) -> u64 {
         let at = self.next;
         self.blocks.insert(at, vec![0; length as usize]);
-        // Something lies between two of them.
+        // A gap separates two blocks.
         self.next += (length + 8192).next_multiple_of(4096);
         at
     }
@@ -44,7 +44,7 @@ impl Space {
     }
 }
 
-/// The size of a header, and where its fields are.
+/// The size of a header, and the offsets of its fields.
 pub fn layout() -> Vec<i64> {
     let offsets = [
         size_of::<Header>(),
@@ -65,7 +65,7 @@ pub fn layout() -> Vec<i64> {
     offsets.map(|offset| offset as i64).to_vec()
 }
 
-/// Bytes of the pattern that agents use, too.
+/// Bytes of the pattern that the agents use, too.
 pub fn pattern(length: u64, seed: u64) -> Vec<u8> {
     let byte = |at: u64| at * 31 + (at >> 8) * 7 + seed * 13 + 1;
     (0..length).map(|at| byte(at) as u8).collect()
@@ -82,7 +82,7 @@ impl Simulated {
         mapped.collect()
     }
 
-    /// Bytes of a program's memory.
+    /// Reads bytes of a program's memory.
     ///
     /// # Panics
     /// There is no such memory.
@@ -103,7 +103,7 @@ impl Simulated {
         bytes
     }
 
-    /// Changes a program's memory.
+    /// Stores bytes into a program's memory.
     ///
     /// # Panics
     /// There is no such memory.
@@ -129,20 +129,20 @@ impl Simulated {
             .map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// Takes mapped memory back; whether there was some.
+    /// Unmaps memory. Returns its address, if some was mapped.
     pub(super) fn unmap(&mut self, side: usize, number: u64) -> Option<u64> {
         let handle = self.programs[side].handles.get_mut(&number)?;
         let (at, length, _) = handle.mapped.take()?;
         let (connection, channel) = (handle.connection, handle.channel);
         let content = self.connections[connection].ends.unmap(side, channel)?;
-        // Nothing is left of it when the end was closed before.
+        // Nothing is left of the contents if the end was closed before.
         if content.len() as u64 == length {
             self.write(side, at, &content);
         }
         Some(at)
     }
 
-    /// Where bytes are not those of a pattern.
+    /// The position of the first byte that differs from a pattern.
     pub(super) fn compare(&mut self, side: usize, at: u64, length: u64, seed: u64) -> Outcome {
         let bytes = self.read(side, at, length);
         let expected = pattern(length, seed);
@@ -151,7 +151,7 @@ impl Simulated {
         with(vec![place.map_or(-1, |place| place as i64)])
     }
 
-    /// The number of bytes with a value.
+    /// The number of bytes that have a value.
     pub(super) fn same(&mut self, side: usize, at: u64, length: u64, value: u64) -> Outcome {
         let bytes = self.read(side, at, length);
         let count = bytes.iter().take_while(|byte| u64::from(**byte) == value);

@@ -1,5 +1,5 @@
-//! The place `sim` of the rows of Scheduled Transfers: two programs whose calls go to the machine
-//! of `st-core` in the simulator.
+//! The place `sim` of the rows of Scheduled Transfers: two programs whose calls go to the state
+//! machine of `st-core` in the simulator.
 
 mod jobs;
 mod memory;
@@ -17,17 +17,17 @@ use st_core::setup::{Options, Refused};
 use jobs::Job;
 use memory::Space;
 
-/// Steps after which a call that has not ended waits for ever.
+/// Steps after which a call that has not ended counts as waiting for ever.
 const MOST_STEPS: usize = 20_000;
-/// Steps of a frozen node before it is lost.
+/// Steps of a frozen node until it counts as lost.
 const FROZEN_STEPS: usize = 500;
-/// Steps after which a call that sleeps looks by itself.
+/// Steps after which a sleeping call wakes by itself.
 const LONGEST: usize = 1000;
 
 /// A connection.
 struct Connection {
     ends: Ends,
-    /// One end breaks the rules: its peer need not be woken.
+    /// Whether one end breaks the rules; then its peer need not be woken.
     is_hostile: bool,
 }
 
@@ -45,7 +45,7 @@ struct Handle {
     socket: u64,
     connection: usize,
     channel: u32,
-    /// Mapped memory: its address, its length, its offset in the machine.
+    /// Mapped memory: its address, its length, its offset in the state machine.
     mapped: Option<(u64, u64, i64)>,
 }
 
@@ -60,7 +60,7 @@ struct Program {
 /// The driver.
 pub struct Simulated {
     seed: u64,
-    /// That of the next connection.
+    /// The seed of the next connection.
     next_seed: u64,
     connections: Vec<Connection>,
     programs: [Program; 2],
@@ -69,14 +69,14 @@ pub struct Simulated {
     next_job: u32,
     /// Sockets of A that connect, with the port.
     connecting: VecDeque<(u64, u64)>,
-    /// Their results.
+    /// The results of these connects.
     connected: BTreeMap<u64, Result<usize, Errno>>,
     fault: Option<String>,
-    /// The second program makes no step.
+    /// Whether the second program makes no steps.
     is_frozen: bool,
 }
 
-/// The result of a call: `None` when it has to wait.
+/// The reply to a call; `None` if it has to wait.
 type Outcome = Option<Reply>;
 
 fn ok() -> Outcome {
@@ -92,7 +92,7 @@ fn with(extra: Vec<i64>) -> Outcome {
     Some(Reply { result, extra })
 }
 
-/// The error number of a call; `None`: it waits.
+/// The error number of a call; `None` if it waits.
 fn number(failed: Failed) -> Option<Errno> {
     Some(match failed {
         Failed::Waits => return None,
@@ -107,7 +107,7 @@ fn number(failed: Failed) -> Option<Errno> {
 }
 
 impl Simulated {
-    /// Programs whose stores arrive as this seed says.
+    /// Programs whose stores arrive in the order of this seed.
     pub fn new(seed: u64) -> Simulated {
         Simulated {
             seed,
@@ -124,7 +124,7 @@ impl Simulated {
         }
     }
 
-    /// A call that does not wait, or the first try of one that may.
+    /// Makes a call that does not wait, or the first attempt of one that may.
     fn once(&mut self, side: usize, call: &Call) -> Outcome {
         match *call {
             Call::Socket { socket, .. } => {
@@ -322,7 +322,7 @@ impl Simulated {
             return;
         };
         if let Some(connection) = socket.connection {
-            // Mapped memory is the program's again.
+            // The mapped memory is the program's again.
             let handles = &self.programs[side].handles;
             let of = |(number, handle): (&u64, &Handle)| {
                 (handle.connection == connection).then_some(*number)
@@ -359,7 +359,7 @@ impl Simulated {
 
     // ---- Ends of programs ----
 
-    /// Nothing is left of a program but its name.
+    /// Removes everything of a program but its number.
     fn forget(&mut self, side: usize) {
         self.programs[side] = Program::default();
         self.jobs.retain(|_, job| job.side != side);
@@ -392,7 +392,7 @@ impl Simulated {
 
     // ---- Time ----
 
-    /// Stores arrive, and calls go on.
+    /// Makes a step: stores arrive, and calls continue.
     fn step(&mut self) {
         for number in 0..self.connections.len() {
             let connection = &mut self.connections[number];
@@ -452,7 +452,7 @@ impl Simulated {
         }
     }
 
-    /// A call that slept must have been woken.
+    /// Notes a fault if a call slept until its limit although it should have been woken.
     fn not_late(&mut self, late: bool, job: &Job) {
         let hostile = |connection: usize| self.connections[connection].is_hostile;
         if late && !job.connection.is_some_and(hostile) {

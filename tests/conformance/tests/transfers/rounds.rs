@@ -1,4 +1,4 @@
-//! Rounds of push and pull, and programs that look instead of sleeping.
+//! Rounds of push and pull, and programs that poll instead of sleeping.
 
 use conformance::st::call::Call;
 use sim::st::ends::Failed;
@@ -6,18 +6,18 @@ use sim::st::ends::Failed;
 use super::Simulated;
 use super::jobs::{Job, Part, number_of, same};
 
-/// A header; data, told by a header; both.
+/// The kinds of rounds: a header; data, announced by a header; both.
 pub const KINDS: u64 = 3;
 
 impl Simulated {
-    /// Whether a call that has to wait looks again and again, so that nobody has to wake it.
+    /// Whether a waiting call polls, so that it need not be woken.
     pub(super) fn looks(&self, job: &Job) -> bool {
         let ends = |connection: usize| &self.connections[connection].ends;
         job.connection
             .is_some_and(|connection| ends(connection).looks(job.side))
     }
 
-    /// Requests that the end of a job has made since it began.
+    /// Requests that the end of a job has made since the job began.
     pub(super) fn requests_of(&self, job: &Job) -> u64 {
         let now = job
             .connection
@@ -25,7 +25,7 @@ impl Simulated {
         now.unwrap_or_default() - job.requests.unwrap_or_default()
     }
 
-    /// A round, or as much of it as can be done now: this end begins or the other one does.
+    /// Makes a round, or as much of it as is possible now; this end begins it, or the other one.
     pub(super) fn round(&mut self, job: &mut Job) -> Part {
         let Call::Rounds {
             handle,
@@ -68,7 +68,7 @@ impl Simulated {
         Ok(())
     }
 
-    /// Gets bytes of the peer's.
+    /// Gets bytes of the peer's memory.
     fn fetch(
         &mut self,
         side: usize,

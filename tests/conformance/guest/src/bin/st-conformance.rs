@@ -1,10 +1,10 @@
 //! The rows of Scheduled Transfers on booted nodes.
 //!
 //! `st-conformance [seed=N] PLACE A B [MANY [ROW…]]`: the place is `node`, `pair` or `cards`; on
-//! the nodes A and B `st-agent 3910` and `st-agent 3911` run. MANY is how often to do what is done
-//! very often, 0: as the page says. The numbers of rows choose some. N is the seed of random
-//! numbers, as a run has printed it (hexadecimal with `0x`); without it the clock gives one. The
-//! exit status is 1 when a row failed, 3 when the place itself did, 4 when a row is missing.
+//! the nodes A and B `st-agent 3910` and `st-agent 3911` run. MANY is the number of repetitions in
+//! rows that repeat very often, 0 for that of the page. Numbers of rows select rows. N is the seed
+//! of random numbers, as a run has printed it (hexadecimal with `0x`); without it the clock gives
+//! one. The exit status is 1 if a row failed, 3 if the place itself did, 4 if a row is missing.
 #![no_std]
 #![no_main]
 
@@ -20,7 +20,7 @@ use runtime::{eprintln, println};
 
 runtime::main!(main);
 
-/// Rows of the table.
+/// Number of rows in the table.
 const ROWS: usize = 90;
 
 fn main() -> i32 {
@@ -40,7 +40,7 @@ fn main() -> i32 {
 
 type Arguments = (Place, [u16; 2], Option<u64>, Vec<u32>);
 
-/// The seed, if one is given, and the rest.
+/// The seed, if one is given, and the other arguments.
 fn parse(words: &[String]) -> Option<(Option<u64>, Arguments)> {
     let (first, rest) = words.split_first()?;
     match first.strip_prefix("seed=") {

@@ -1,9 +1,9 @@
 //! The rows of RDMA verbs on booted nodes.
 //!
 //! `verbs-conformance PLACE b` is the end B; `verbs-conformance PLACE NODE [ROW…]` is the end A,
-//! with B on that node. The place is `node` or `pair`; both ends are told the same rows. A of the
-//! place `node` gives the commands to the scheme `infiniband` before, unless it is told rows. The
-//! exit status is 1 when a row failed, 3 when the place itself did, 4 when a row is missing.
+//! with B on that node. The place is `node` or `pair`; both ends get the same rows. In the place
+//! `node` A first runs the commands against the scheme `infiniband`, unless rows are given. The
+//! exit status is 1 if a row failed, 3 if the place itself did, 4 if a row is missing.
 #![no_std]
 #![no_main]
 
@@ -52,14 +52,14 @@ fn test(place: Place, peer: Option<u16>, rows: &[String]) -> Checked<i32> {
     let mut failed = 0;
     if place == Place::Node && peer.is_some() && rows.is_empty() {
         let mut print = |line: &str| println!("{line}");
-        // One device for both: its context goes before another one is opened.
+        // Both runs use one device: its context is closed before another one is opened.
         let mut scheme = Scheme::default();
         let changes = &mut ByCommands::new(&mut scheme);
         failed += transitions::run("scheme", changes, &mut print).failed;
         failed += commands::run("scheme", &mut scheme, &mut print).failed;
     }
     let mut guest = Guest::new(place, peer)?;
-    // Both ends see the same; A says it.
+    // Both ends see the same results; A prints them.
     let totals = run(&mut guest, 0, rows, &mut |line| {
         if peer.is_some() {
             println!("{line}");

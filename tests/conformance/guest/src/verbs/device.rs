@@ -1,4 +1,4 @@
-//! The device as its scheme.
+//! The device, by its scheme.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use runtime::time::{Duration, sleep};
 use runtime::{fd, fs};
 use verbs_abi::call;
 
-/// How often to look whether the former context has gone, a millisecond apart.
+/// Number of checks whether the former context has gone, at intervals of a millisecond.
 const LOOKS: usize = 10_000;
 
 /// A context of the scheme `infiniband`.

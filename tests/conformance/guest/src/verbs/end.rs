@@ -20,7 +20,7 @@ use verbs_core::table::Id;
 use verbs_core::types::{AttributeMask, Error, EventType, Result};
 use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
 
-/// See the module.
+/// An end with a context of `lib/verbs`.
 pub struct End {
     raw: Context,
     memory: Arc<Memory>,
@@ -28,7 +28,8 @@ pub struct End {
     lid: u16,
 }
 
-/// The error of a call. One of the system would look like another error of the verbs: it is said.
+/// The error of a call. An error of the system is printed, since it would look like one of the
+/// verbs.
 fn own(error: verbs::Error) -> Error {
     match error {
         verbs::Error::Invalid => Error::Invalid,
@@ -43,14 +44,14 @@ fn own(error: verbs::Error) -> Error {
     }
 }
 
-/// Does not wait for events.
+/// Sets a descriptor of events so that reads do not wait.
 fn nonblocking(fd: usize) -> Checked {
     let set = libredox::call::fcntl(fd, F_SETFL, O_NONBLOCK as usize);
     set.map(drop).map_err(|error| format!("fcntl: {error}"))
 }
 
 impl End {
-    /// A context with a thread of this program.
+    /// Opens a context with a progress thread of this program.
     ///
     /// # Errors
     /// A text that names the failure.
@@ -86,7 +87,7 @@ impl Verbs for End {
 
     fn read(&mut self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; count as usize];
-        // A row that leaves the memory finds zeros.
+        // Outside the memory a row reads zeros.
         let _ = self.memory.copy_out(at as usize, &mut bytes);
         bytes
     }

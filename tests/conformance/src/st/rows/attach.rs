@@ -11,7 +11,7 @@ use crate::st::bench::{Bench, Checked, End, Ends, Place, Side, ensure, number::*
 use crate::st::call::{Call, NOTHING};
 use crate::st::{Row, row};
 
-/// Descriptors and handles are C's.
+/// Descriptors and handles belong to the C library.
 const LIBRARY: &[(Place, &str)] = &[(
     Place::Sim,
     "descriptors and handles are the library's, the machine has none",
@@ -156,7 +156,7 @@ fn twice(bench: &mut Bench<'_>) -> Checked {
     bench.fails(ends.a.socket.attach(0, 0, handle), EBUSY)?;
     let socket = ends.a.socket.slot;
     bench.fails((Side::A, Call::Child { socket }), EOPNOTSUPP)?;
-    // The connection is none the worse.
+    // The connection still works.
     bench.push(ends.a, 24)?;
     bench.pull(ends.b, 24)
 }
@@ -169,7 +169,7 @@ fn all_channels(bench: &mut Bench<'_>) -> Checked {
             let a = bench.attach(ends.a.socket, channel)?;
             pairs.push((a, bench.attach(ends.b.socket, channel)?));
         }
-        // From the last to the first, so that no other order can be right by chance.
+        // From the last channel to the first, so that no other order can be right by chance.
         for (channel, (a, b)) in pairs.iter().enumerate().rev() {
             let channel = channel as u64;
             bench.push(*a, channel)?;
@@ -246,7 +246,7 @@ fn detach_unpulled(bench: &mut Bench<'_>) -> Checked {
     for number in 1..40 {
         bench.pull(a, number)?;
     }
-    // Everything is as before: the queue has all its places.
+    // Everything is as before: the queue has all its slots.
     stream(bench, ends.b, a, 200)?;
     stream(bench, a, ends.b, 200)
 }
@@ -314,19 +314,19 @@ fn killed(bench: &mut Bench<'_>) -> Checked {
         bench.driver().kill(side)?;
         bench.fails(survivor.pull(true, 0, 0, 0), ECONNRESET)?;
     }
-    // The rule for every row shows that nothing is left.
+    // The rule for every row checks that nothing is left.
     Ok(())
 }
 
-/// Milliseconds, at least, from one question of a connection's end whether its driver lives to the
-/// next one.
+/// Least milliseconds between two requests by which a connection's end checks whether its driver
+/// is alive.
 const PERIOD_MS: i64 = 900;
 
 fn no_requests(bench: &mut Bench<'_>) -> Checked {
     const BYTES: u64 = 64;
     let (a, b) = bench.sockets(&[(ST_BYPASS, 1)])?;
     for socket in [a, b] {
-        // Neither ever sleeps.
+        // Neither end ever sleeps.
         let call = Call::SetOption {
             socket: socket.slot,
             level: SOL_SOCKET,
@@ -343,10 +343,10 @@ fn no_requests(bench: &mut Bench<'_>) -> Checked {
     let at_a = bench.map(ends.a, 4096)?;
     let at_b = bench.map(ends.b, 4096)?;
     let count = bench.many();
-    // The counter is the node's: the ends of its other connections ask too.
+    // The counter is the node's, and the ends of its other connections make requests, too.
     let ends_of_node = bench.counts()?.map(|counts| counts.get(1).copied());
-    // Everything is mapped when it has been used. The next times show what the bench itself asks at
-    // most: it starts and ends the rounds, sleeps meanwhile or not, and reads the counter.
+    // Memory is mapped after its first use. The next rounds show the most requests of the bench
+    // itself: it starts and ends the rounds, sleeps meanwhile or not, and reads the counter.
     const FEW: u64 = 100;
     const TRIES: usize = 6;
     let mut own = [0; 2];

@@ -6,12 +6,12 @@ use crate::st::bench::{Ask, Bench, Checked, End, Memory, Place, Side, ensure};
 use crate::st::call::{Call, NOTHING};
 use crate::st::{Row, row};
 
-/// Local memory is the program's, which the machine never sees.
+/// Local memory belongs to the program, and the state machine never sees it.
 const LOCAL: &[(Place, &str)] = &[(
     Place::Sim,
     "local addresses are C's, the machine never sees one",
 )];
-/// Handles are C's.
+/// Handles belong to the C library.
 const HANDLE: &[(Place, &str)] = &[(Place::Sim, "handles are pointers of C's")];
 
 pub const BOUNDS: &[Row] = &[
@@ -168,7 +168,7 @@ fn never_mapped(bench: &mut Bench<'_>) -> Checked {
     let local = bench.allocate(Side::A, RANGE)?;
     bench.ok(local.fill(100, 67))?;
     bench.ok(ends.a.socket.nonblocking(true))?;
-    // Wherever it will be: nobody knows yet.
+    // The place of the range does not matter, as it is not known yet.
     bench.fails(ends.a.push(Some(1), local.at, 4096, 1), EAGAIN)?;
     bench.fails(ends.a.pull(false, local.at, 4096, 1), EAGAIN)?;
     bench.ok(ends.a.socket.nonblocking(false))?;
@@ -293,7 +293,7 @@ fn null(bench: &mut Bench<'_>) -> Checked {
     for call in calls {
         bench.fails((Side::A, call), EINVAL)?;
     }
-    // A pointer to NULL; a NULL pointer to a handle is row 23's.
+    // A pointer to NULL. Row 23 has a NULL pointer to a handle.
     let handle = bench.slot();
     bench.fails((Side::A, Call::Detach { handle }), EINVAL)
 }

@@ -1,4 +1,4 @@
-//! Deaths of programs, nodes and drivers, and peers that take no part.
+//! Deaths of programs, nodes and drivers, and peers that do nothing.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -56,12 +56,12 @@ pub const DEATH: &[Row] = &[
 
 const RANGE: u64 = 64 * 1024;
 
-/// The call that A is in when its peer goes.
+/// A's calls that are under way when its peer dies.
 struct Scene {
     ends: Ends,
     /// A's own mapped memory.
     at_a: Memory,
-    /// Calls that wait, or go on and on.
+    /// Calls that wait, or are repeated for ever.
     calls: Vec<Ticket>,
     storm: Ticket,
 }
@@ -108,7 +108,7 @@ fn begin(bench: &mut Bench<'_>) -> Checked<Scene> {
     })
 }
 
-/// Everything ends at A, which pulls as many headers at least before.
+/// Checks that all calls end at A, after it has pulled at least `arrived` headers.
 fn finish(bench: &mut Bench<'_>, scene: Scene, arrived: u64) -> Checked {
     let Scene {
         ends,
@@ -141,7 +141,7 @@ fn finish(bench: &mut Bench<'_>, scene: Scene, arrived: u64) -> Checked {
     bench.lost(ends.a.fence())?;
     let other = bench.attach(ends.a.socket, 0).err();
     ensure(other.is_some(), || "channel 0 is attached twice".into())?;
-    // The memory is the program's again, whatever the end says.
+    // The memory is the program's again, whatever `st_unmap` returns.
     let unmapped = bench.call(ends.a.unmap(at_a.at, 0))?;
     let is_over = match unmapped.result {
         Ok(0) => true,
@@ -167,17 +167,17 @@ fn killed(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// The time without a heartbeat until a node is lost, in these rows.
+/// The time without a heartbeat after which a node counts as lost, in these rows.
 const SILENCE_MS: u64 = 6000;
 
 fn node_lost(bench: &mut Bench<'_>) -> Checked {
     if bench.place() == Place::Sim {
-        // Steps are its time, and some headers may be on their way and are lost.
+        // In the simulator steps are the time, and headers that are under way may be lost.
         return each_loss(bench, |_| Ok(()), 0);
     }
     let milliseconds = SILENCE_MS;
     let before = bench.word((Side::A, Call::Silence { milliseconds }))?;
-    // Of a node that comes back too: it is to notice that it was lost.
+    // Also on the node that comes back: it must notice that it was lost.
     let shorten = |bench: &mut Bench<'_>| {
         let milliseconds = SILENCE_MS;
         bench
@@ -192,7 +192,7 @@ fn node_lost(bench: &mut Bench<'_>) -> Checked {
     result
 }
 
-/// `begin_with` comes first each time; A then pulls `arrived` headers at least.
+/// Runs `begin_with` first each time. A then pulls at least `arrived` headers.
 fn each_loss(
     bench: &mut Bench<'_>,
     begin_with: impl Fn(&mut Bench<'_>) -> Checked,
@@ -212,7 +212,7 @@ fn each_loss(
     Ok(())
 }
 
-/// A new connection works.
+/// Checks that a new connection works.
 fn works(bench: &mut Bench<'_>) -> Checked {
     let ends = bench.ends_joined()?;
     stream(bench, ends.a, ends.b, 100)?;
@@ -251,7 +251,7 @@ fn flooded(bench: &mut Bench<'_>) -> Checked {
         stream(bench, a, b, 500)?;
         stream(bench, b, a, 500)?;
     }
-    // The channel itself, the other way.
+    // Headers on the channel itself, in the other direction.
     stream(bench, ends.a, ends.b, 500)?;
     bench.waits(flood)?;
     let call = Call::Pulls {

@@ -75,7 +75,7 @@ fn told(bench: &mut Bench<'_>) -> Checked {
                 bench.ends(receiving, Ok(72))?;
                 bench.has(at_b, RANGE, seed)?;
             }
-            // The program that runs the rows tells it.
+            // The program that runs the rows checks it.
             (2, _) => bench.has(at_b, RANGE, seed)?,
             _ => {}
         }
@@ -86,7 +86,7 @@ fn told(bench: &mut Bench<'_>) -> Checked {
     bench.is_empty(ends.b)
 }
 
-/// A connection of plain SCIF from A to B: the slots.
+/// A connection of plain SCIF from A to B: the slots of its ends.
 fn plain_connection(bench: &mut Bench<'_>) -> Checked<(u64, u64)> {
     let (listener, from, to) = (bench.slot(), bench.slot(), bench.slot());
     let port = bench.port();
@@ -137,7 +137,7 @@ fn two_channels(bench: &mut Bench<'_>) -> Checked {
     let ends = bench.ends_joined()?;
     let other_a = bench.attach(ends.a.socket, 1)?;
     let other_b = bench.attach(ends.b.socket, 1)?;
-    // The one that was pushed first waits as long as one likes.
+    // The header that was pushed first can wait any time.
     bench.push(ends.a, 1)?;
     stream(bench, other_a, other_b, 200)?;
     bench.pull(ends.b, 1)?;

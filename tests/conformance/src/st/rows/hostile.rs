@@ -1,4 +1,5 @@
-//! A peer that breaks the rules: fixed breaches, each of which its victim finds, and random stores.
+//! A peer that breaks the rules: fixed violations, each of which its victim must find, and random
+//! stores.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,18 +12,18 @@ use crate::errno::{EAGAIN, EPROTO};
 use crate::st::bench::{Bench, Checked, End, Ends, Place, Side, ensure, number::*};
 use crate::st::call::Call;
 
-/// The call.
+/// A violation of the rules.
 #[derive(Clone, Copy, Debug)]
 enum Nonsense {
-    /// A slot that is filled with a kind that is none.
+    /// A slot with an invalid kind.
     Kind,
-    /// The first slot of a descriptor of two, and not the second.
+    /// Only the first slot of a descriptor of two.
     Half,
-    /// More slots were taken than were filled.
+    /// More slots taken than were filled.
     Credit,
     /// A record that is none.
     Record,
-    /// Memory whose end lies beyond all addresses.
+    /// Memory whose end is beyond the address space.
     Memory,
 }
 
@@ -36,8 +37,8 @@ const ALL: [Nonsense; 5] = [
 
 const CHANNELS: u32 = 4;
 const SLOTS: u32 = 64;
-/// Offsets in a queue window: how many slots of channel 0 were taken; its first slot; in a slot,
-/// the kind and the sequence number.
+/// Offsets in a queue window: the count of slots of channel 0 that were taken; its first slot;
+/// within a slot, the kind and the sequence number.
 const TAKEN: u64 = 0;
 const FIRST_SLOT: u64 = (CHANNELS as u64) * (LINE as u64);
 const KIND: u64 = 56;
@@ -80,9 +81,9 @@ pub(super) fn nonsense(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// Pushes until credits are looked at.
+/// Pushes headers until the victim checks credits.
 fn fill_up(bench: &mut Bench<'_>, end: End) -> Checked {
-    // There are a quarter more places than slots; credit is looked at when none is left.
+    // There are a quarter more places than slots; credit is checked when no place is left.
     const PLACES: u64 = (SLOTS + SLOTS / 4) as u64;
     for number in 0..PLACES {
         let reply = bench.call(end.push(Some(number), 0, 0, 0))?;
@@ -94,7 +95,7 @@ fn fill_up(bench: &mut Bench<'_>, end: End) -> Checked {
     bench.fails(end.push(Some(PLACES), 0, 0, 0), EPROTO)
 }
 
-/// Connections with a peer that stores random words, and how many each of them gets.
+/// Connections with a peer that stores random words, and the number of words for each.
 const RANDOM_ROUNDS: u64 = 6;
 const RANDOM_STORES: u64 = 40;
 
@@ -103,7 +104,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn number(&mut self) -> u64 {
-        // Never 0, which would stay.
+        // Never 0, from which the generator would not move.
         let mut number = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         number ^= number << 13;
         number ^= number >> 7;
@@ -116,7 +117,7 @@ impl Numbers {
         (self.number() >> 16) % end
     }
 
-    /// A place in A's queue window: words of channel 0, of its first slots, or any.
+    /// A place in A's queue window: in the words of channel 0, in its first slots, or anywhere.
     fn place(&mut self) -> u64 {
         const LINE_BYTES: u64 = LINE as u64;
         match self.below(3) {
@@ -126,7 +127,7 @@ impl Numbers {
         }
     }
 
-    /// A word that is possible in some place, or any.
+    /// A word that is valid in some place, or any word.
     fn value(&mut self) -> u64 {
         match self.below(3) {
             0 => self.below(5),
@@ -136,12 +137,12 @@ impl Numbers {
     }
 }
 
-/// A peer of A's that is made of SCIF's calls at B.
+/// A peer of A's that makes SCIF's calls at B.
 struct Hostile {
     a: End,
-    /// Its connection's slot at B.
+    /// The slot of its connection at B.
     socket: u64,
-    /// Where A's queue window is mapped at B; 0 in the simulator.
+    /// The address at B where A's queue window is mapped; 0 in the simulator.
     window: u64,
 }
 
@@ -216,8 +217,8 @@ impl Hostile {
         bench.ok((Side::B, call))
     }
 
-    /// Stores random words while A pushes and pulls, whose calls find nothing, something or the
-    /// breach; at the end a credit that cannot be, which A must find.
+    /// Stores random words while A pushes and pulls. A's calls find nothing, or a header, or the
+    /// violation. At the end it stores an impossible credit, which A must find.
     fn storm(&self, bench: &mut Bench<'_>, mut numbers: Numbers) -> Checked {
         let a = self.a;
         bench.ok(a.socket.nonblocking(true))?;
@@ -250,7 +251,7 @@ impl Hostile {
         fill_up(bench, a)
     }
 
-    /// A leaves, and the others are none the worse.
+    /// A leaves, and other connections still work.
     fn part(&self, bench: &mut Bench<'_>, others: Ends) -> Checked {
         bench.ok(self.a.detach())?;
         bench.ok(self.a.socket.close())?;

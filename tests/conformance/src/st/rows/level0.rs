@@ -1,4 +1,4 @@
-//! Level 0: headers as programs make them.
+//! Level 0: headers that programs make themselves.
 
 use alloc::format;
 
@@ -72,7 +72,7 @@ const NOP: u64 = 0x10;
 const GET: u64 = 0x15;
 const RTS: u64 = 0x16;
 const DATA: u64 = 0x1b;
-/// All that are no operations on connections, in their order.
+/// The codes of all operations that are not about connections, in order.
 const OPERATIONS: [u64; 13] = [
     NOP, 0x13, 0x14, GET, RTS, 0x17, 0x18, 0x1a, DATA, 0x1c, 0x1d, 0x1e, 0x1f,
 ];
@@ -82,7 +82,7 @@ const INCREMENT: u64 = 0x100;
 const DECREMENT: u64 = 0x200;
 const CLEAR: u64 = 0x300;
 
-/// A header; the fields that rows do not need are 0.
+/// A header. Fields that rows do not need are 0.
 #[derive(Clone, Copy, Default)]
 struct Low {
     op: u64,
@@ -91,7 +91,7 @@ struct Low {
     key: u64,
     buffer: u64,
     offset: u64,
-    /// Cksum and B_id; Sync, B_num, D_id and S_id.
+    /// The fields Cksum and B_id, then Sync, B_num, D_id and S_id.
     rest: [u64; 6],
 }
 
@@ -111,7 +111,7 @@ impl Low {
         }
     }
 
-    /// The 40 bytes.
+    /// The 40 bytes as words.
     fn words(&self) -> [u64; 5] {
         let [cksum, b_id, sync, b_num, d_id, s_id] = self.rest;
         let [d_port, s_port] = self.ports;
@@ -124,7 +124,7 @@ impl Low {
         ]
     }
 
-    /// `st_tx`, with the payload of a number, and local memory from some byte of the own range on.
+    /// `st_tx`, with the payload of a number, and local memory from an offset of the own range on.
     fn send(&self, end: End, payload: Option<u64>, length: i64, local: u64) -> Ask {
         let [w0, w1, w2, w3, w4] = self.words();
         let call = Call::Transmit {
@@ -144,7 +144,7 @@ impl Low {
     }
 }
 
-/// `st_rx`, with a place for the payload or without.
+/// `st_rx`, with a place for the payload or without one.
 const fn receive(end: End, payload: bool) -> Ask {
     let call = Call::Receive {
         handle: end.slot,
@@ -154,7 +154,7 @@ const fn receive(end: End, payload: bool) -> Ask {
     (end.side, call)
 }
 
-/// A descriptor that came must have this header, length and payload.
+/// Checks that a descriptor has this header, length and payload.
 fn is(reply: &Reply, low: &Low, length: i64, payload: Option<u64>) -> Checked {
     let words = low.words().map(|word| word as i64);
     let has_header = reply.extra.get(..5) == Some(&words[..]);
@@ -166,7 +166,7 @@ fn is(reply: &Reply, low: &Low, length: i64, payload: Option<u64>) -> Checked {
     ensure(is_right, || format!("{reply}, not {words:?} {length}"))
 }
 
-/// The header as the peer gets it: with ports and key.
+/// The header as the peer receives it, with ports and key.
 fn filled(bench: &mut Bench<'_>, from: End, low: Low) -> Checked<Low> {
     let mut option =
         |name| Ok::<_, alloc::string::String>(bench.word(from.socket.get(name))? as u64);
@@ -198,7 +198,7 @@ fn operations(bench: &mut Bench<'_>) -> Checked {
             bench.ok(low.send(ends.a, None, 0, 0))?;
             let reply = bench.reply(receive(ends.b, true))?;
             is(&reply, &expected, 0, None)?;
-            // With ports and key given, it is the same.
+            // If ports and key are given, the header is the same.
             bench.ok(expected.send(ends.a, Some(code), 0, 0))?;
             let reply = bench.reply(receive(ends.b, true))?;
             is(&reply, &expected, 0, Some(code))?;
@@ -440,7 +440,7 @@ fn by_hand(bench: &mut Bench<'_>) -> Checked {
         bench.ok(pull0(ends.b, false, HALF, 0, length))?;
         bench.has(at_b.from(HALF), length, number + 1)?;
         bench.is_empty(ends.a)?;
-        // 52: a put with a header; the place it came from is used again.
+        // 52: a put with a header; the memory that it came from is reused.
         bench.ok(push0(ends.a, Some(number), 0, 31, length))?;
         bench.ok(at_a.set(0xee))?;
         bench.comes(pull0(ends.b, true, 0, 0, 0), number)?;
@@ -450,7 +450,7 @@ fn by_hand(bench: &mut Bench<'_>) -> Checked {
         bench.ok(push0(ends.a, Some(number), 0, 0, 0))?;
         bench.comes(pull0(ends.b, true, HALF, HALF, length), number)?;
         bench.has(at_b.from(HALF), length, number + 2)?;
-        // 54: both.
+        // 54: a put and a get with a header.
         bench.ok(at_a.fill(length, number + 3))?;
         bench.ok(push0(ends.a, Some(number), 0, 5, length))?;
         bench.ok(at_a.from(HALF).fill(length, number + 4))?;

@@ -1,4 +1,4 @@
-//! Mapping memory and taking it back.
+//! Mapping and unmapping memory.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::st::bench::{Bench, Checked, End, Ends, Memory, Place, Side, ensure};
 use crate::st::call::{Call, NOTHING};
 use crate::st::{Row, row};
 
-/// Addresses and pages are those of programs and of their system.
+/// Addresses and pages belong to programs and their system.
 const ADDRESSES: &[(Place, &str)] = &[(
     Place::Sim,
     "addresses and pages are the system's, the machine never sees one",
@@ -120,7 +120,7 @@ fn new_memory(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// Whole pages of own memory.
+/// Allocates own memory of whole pages.
 fn pages(bench: &mut Bench<'_>, side: Side, length: u64) -> Checked<Memory> {
     let memory = bench.allocate(side, length + 4096)?;
     Ok(Memory {
@@ -170,7 +170,7 @@ fn two_handles(bench: &mut Bench<'_>) -> Checked {
     let local = bench.allocate(Side::A, 8192)?;
     let one = pages(bench, Side::B, 8192)?;
     let two = pages(bench, Side::B, 8192)?;
-    // Two ranges, then the same one by both.
+    // First two ranges, then the same range by both handles.
     let seconds = match bench.place() {
         Place::Sim => &[two][..],
         _ => &[two, one],
@@ -185,12 +185,12 @@ fn two_handles(bench: &mut Bench<'_>) -> Checked {
             bench.has(memory, 8192, seed)?;
         }
         if second.at != one.at {
-            // Each handle reaches its own.
+            // Each handle reaches its own range.
             bench.has(one, 8192, 1)?;
             bench.fails(ends.a.push(None, local.at, second.at, 1), ENXIO)?;
         }
         bench.ok(ends.b.unmap(one.at, 0))?;
-        // The other one stays.
+        // The other mapping remains.
         bench.ok(other_a.push(Some(3), local.at, second.at, 8192))?;
         bench.pull(other_b, 3)?;
         bench.ok(other_b.unmap(second.at, 0))?;
@@ -251,7 +251,7 @@ fn odd(bench: &mut Bench<'_>) -> Checked {
     let after = bench.word(ends.b.map(inner.at, LENGTH as i64))?;
     ensure(after as u64 == inner.at, || format!("address {after:#x}"))?;
     let local = bench.allocate(Side::A, LENGTH)?;
-    // The program changes what is beside the range while the peer writes the range.
+    // The program changes bytes beside the range while the peer writes the range.
     let before = Memory {
         length: inner.at - around.at,
         ..around
@@ -275,7 +275,7 @@ fn odd(bench: &mut Bench<'_>) -> Checked {
 
 fn nothing_there(bench: &mut Bench<'_>) -> Checked {
     let ends = bench.ends_joined()?;
-    // The first page, and one far above all that programs have.
+    // The first page, and one far above all memory of programs.
     for address in [8, 4096, 0x7000_0000_0000] {
         bench.fails(ends.a.map(address, 4096), EFAULT)?;
     }
@@ -338,7 +338,7 @@ fn storm(bench: &mut Bench<'_>) -> Checked {
                 header: 0,
             },
         ))?;
-        // It counts in the first word.
+        // The program counts in the first word.
         bench.grows(own)?;
         bench.ok(ends.b.unmap(own.at, 0))?;
         let after = bench.load(own)?;
@@ -377,7 +377,7 @@ fn elsewhere(bench: &mut Bench<'_>) -> Checked {
     bench.is_empty(ends.b)
 }
 
-/// How often memory is mapped and unmapped at least.
+/// Least number of times that memory is mapped and unmapped.
 const LEAST: u64 = 600;
 
 fn often(bench: &mut Bench<'_>) -> Checked {
@@ -385,7 +385,7 @@ fn often(bench: &mut Bench<'_>) -> Checked {
     let before = bench.counts()?;
     let count = (bench.many() / 200).max(LEAST / 2);
     for (from, to) in [(ends.a, ends.b), (ends.b, ends.a)] {
-        // Each is told to the peer, which has to listen some time.
+        // The peer is notified of each, and must receive at some time.
         let pulling = bench.begin(to.pull(true, 0, 0, 0))?;
         let call = Call::Maps {
             handle: from.slot,

@@ -84,7 +84,7 @@ pub const SIX: &[Row] = &[
     ),
 ];
 
-/// A connection whose ends have mapped this number of bytes each.
+/// A connection whose ends have each mapped this number of bytes.
 pub fn mapped(bench: &mut Bench<'_>, bytes: u64) -> Checked<(Ends, Memory, Memory)> {
     let ends = bench.ends_joined()?;
     let at_a = bench.map(ends.a, bytes)?;
@@ -92,8 +92,8 @@ pub fn mapped(bench: &mut Bench<'_>, bytes: u64) -> Checked<(Ends, Memory, Memor
     Ok((ends, at_a, at_b))
 }
 
-/// Pushes headers, numbered from 0, until the peer's queue of `slots` slots has no room for another
-/// one; how many. The peer must not pull meanwhile.
+/// Pushes headers, numbered from 0, until the peer's queue of `slots` slots has no room for
+/// another one. Returns their number. The peer must not pull meanwhile.
 pub fn fill_queue(bench: &mut Bench<'_>, end: End, slots: u64) -> Checked<u64> {
     for number in 0..slots {
         bench.push(end, number)?;
@@ -150,7 +150,7 @@ fn get(bench: &mut Bench<'_>) -> Checked {
     bench.is_empty(ends.a)
 }
 
-/// Bytes that the loops of puts need.
+/// Bytes that the loops of puts use.
 const PLACES: u64 = 8 * (64 * 1024 + 64);
 
 fn puts_with(bench: &mut Bench<'_>) -> Checked {
@@ -216,7 +216,8 @@ fn both(bench: &mut Bench<'_>) -> Checked {
 
 fn pull_first(bench: &mut Bench<'_>) -> Checked {
     let ends = bench.ends_joined()?;
-    // Long enough to be asleep, and so short that it still looks.
+    // The pause is long enough for the peer to be asleep, and short enough for it to be still
+    // polling, in turn.
     for number in 0..20 {
         let pulling = bench.begin(ends.b.pull(true, 0, 0, 0))?;
         if number % 2 == 0 {
@@ -298,7 +299,7 @@ fn get_between(bench: &mut Bench<'_>) -> Checked {
 
 fn both_ways(bench: &mut Bench<'_>) -> Checked {
     let ends = bench.ends_joined()?;
-    // Whatever was taken before and how much of it the peer knows of.
+    // Whatever number of headers was taken before, and however many of them the peer knows of.
     for before in [0, 5, 15, 16, 63] {
         for number in 0..before {
             for (from, to) in [(ends.a, ends.b), (ends.b, ends.a)] {

@@ -11,9 +11,9 @@ use crate::st::bench::{Ask, Bench, Checked, Memory, Place, Side, Socket, ensure,
 use crate::st::call::Call;
 use crate::st::{Row, row};
 
-/// Sockets are the C library's.
+/// Sockets belong to the C library.
 const SOCKET: &[(Place, &str)] = &[(Place::Sim, "sockets are libsocket's, the machine has none")];
-/// Messages of `send` and `recv` are no transfers.
+/// Messages of `send` and `recv` are not transfers.
 const MESSAGE: &[(Place, &str)] = &[(
     Place::Sim,
     "messages without the bypass are libsocket's, the machine carries none",
@@ -193,7 +193,7 @@ fn same_names(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// An option must have this value.
+/// Checks that an option has this value.
 fn is(bench: &mut Bench<'_>, socket: Socket, name: u64, value: i64) -> Checked {
     let found = bench.word(socket.get(name))?;
     ensure(found == value, || {
@@ -277,7 +277,7 @@ fn bad_slots(bench: &mut Bench<'_>) -> Checked {
     let (listener, port) = bench.listener(&[(ST_BYPASS, 1)])?;
     for slots in [3, 100, 1_000_000] {
         let socket = bench.socket_with(Side::A, &[(ST_BYPASS, 1)])?;
-        // It may be refused at once.
+        // The value may be refused at once.
         let set = bench.call(socket.set(ST_L_NUMSLOTS, slots))?;
         if set.result == Ok(0) {
             let connecting = bench.begin(bench.connect(socket, port))?;
@@ -327,7 +327,7 @@ fn nobody(bench: &mut Bench<'_>) -> Checked {
     bench.fails((Side::A, call), EHOSTUNREACH)?;
     bench.ok(socket.close())?;
     bench.settles_at(&before)?;
-    // A server of plain SCIF, which says something else than an answer.
+    // A server of plain SCIF that sends something other than an answer.
     let (server, into) = (bench.slot(), bench.slot());
     bench.ok((
         Side::B,
@@ -368,7 +368,7 @@ fn nobody(bench: &mut Bench<'_>) -> Checked {
     bench.settles_at(&before)
 }
 
-/// The same server says nothing: both kinds of sockets wait side by side.
+/// A server that sends nothing: both kinds of sockets wait at the same time.
 fn mute(bench: &mut Bench<'_>, server: u64, port: u64) -> Checked {
     let mut waiting = Vec::new();
     for bypass in [0, 1] {

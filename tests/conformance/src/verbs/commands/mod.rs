@@ -1,9 +1,9 @@
-//! Every command of user verbs with every error condition: the commands and their sizes as bytes
-//! (the interface as Linux's header `ib_user_verbs.h` lays it out, written here once more and not
-//! taken from `verbs-abi`), and what each answers.
+//! Every command of user verbs with every error condition: the commands and their sizes in bytes,
+//! and the answer to each. The layout is that of Linux's header `ib_user_verbs.h`, written here a
+//! second time rather than taken from `verbs-abi`.
 //!
-//! Conditions of the frame are gone through for every command; conditions of its own are
-//! `refusals.txt`. What is refused changes nothing.
+//! Conditions of the frame are tried with every command; conditions of single commands are in
+//! `refusals.txt`. A refused command changes nothing.
 
 mod table;
 
@@ -25,12 +25,12 @@ pub use table::{Field, Refusal, frame, put, refusals};
 
 /// A device that executes commands.
 pub trait Device {
-    /// Opens a context and leaves the former one.
+    /// Opens a context, and leaves the former one.
     ///
     /// # Errors
     /// Those of the place.
     fn open(&mut self) -> Checked;
-    /// Executes a command by `call`, with room for an answer of this number of bytes.
+    /// Executes a command by `call`, with this number of bytes of room for the answer.
     ///
     /// # Errors
     /// Those of the command.
@@ -40,12 +40,13 @@ pub trait Device {
     /// # Errors
     /// Those of the command.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
-    /// The numbers of all objects.
+    /// The counts of all objects.
     ///
     /// # Errors
     /// Those of the place.
     fn present(&mut self) -> Checked<Vec<u64>>;
-    /// Leaves the context as its program's end does; what it answers then.
+    /// Leaves the context as the end of its program does. Returns its answer to later commands;
+    /// `None` if nothing is left that could answer.
     ///
     /// # Errors
     /// Those of the place.
@@ -54,18 +55,18 @@ pub trait Device {
     fn is_root(&self) -> bool;
 }
 
-/// A run over a device.
+/// A run of all rows on a device.
 struct Runner<'a> {
     device: &'a mut dyn Device,
     totals: Totals,
     place: &'a str,
     print: &'a mut dyn FnMut(&str),
-    /// Whether the context has the bench's objects and nothing else.
+    /// Whether the context has only the bench's objects.
     is_fresh: bool,
     before: Vec<u64>,
 }
 
-/// The ending of a command.
+/// The result of a command: the error, or `None`.
 type Ending = Option<Errno>;
 
 fn ending<T>(result: Result<T, Errno>) -> Ending {
@@ -73,7 +74,7 @@ fn ending<T>(result: Result<T, Errno>) -> Ending {
 }
 
 impl Runner<'_> {
-    /// A context with one object of each type.
+    /// Opens a context with one object of each type, if the present one is not fresh.
     fn bench(&mut self) -> Checked {
         if core::mem::replace(&mut self.is_fresh, true) {
             return Ok(());
@@ -126,7 +127,7 @@ impl Runner<'_> {
         Ok(self.device.call(&bytes, row.room()))
     }
 
-    /// The bench's objects are as before a command that was refused.
+    /// Checks that a refused command has not changed the counts of objects.
     fn unchanged(&mut self, what: &str) -> Checked {
         let now = self.device.present()?;
         match now == self.before {
@@ -237,7 +238,7 @@ impl Runner<'_> {
         let found = self.device.gone()?;
         self.is_fresh = false;
         let again = match found {
-            // There is nobody left to ask.
+            // Nothing is left that could answer.
             None => return Ok(()),
             Some(errno) => errno,
         };
@@ -332,7 +333,7 @@ impl Runner<'_> {
     }
 
     fn other_context(&mut self) -> Checked {
-        // Handles of another program, or of an earlier one, mean nothing here.
+        // Handles of another program, or of an earlier one, have no meaning here.
         self.bench()?;
         self.is_fresh = false;
         self.device.open()?;
@@ -345,7 +346,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The queue holds what it was made for.
+    /// Fills a queue to its size.
     fn full(&mut self) -> Checked {
         self.is_fresh = false;
         self.bench()?;
@@ -370,7 +371,7 @@ impl Runner<'_> {
     }
 }
 
-/// A condition that each command is tried with.
+/// A condition to try with each command.
 type Frames<'a> = (&'static str, fn(&mut Runner<'a>, &Good) -> Checked);
 
 fn frames<'a>() -> [Frames<'a>; 10] {
@@ -388,7 +389,7 @@ fn frames<'a>() -> [Frames<'a>; 10] {
     ]
 }
 
-/// The conditions of [`frames`] in words, and the result of each.
+/// The conditions of [`frames`] in words, each with its result.
 const FRAMES: [(&str, &str); 10] = [
     (
         "as it should be",
@@ -424,7 +425,7 @@ const FRAMES: [(&str, &str); 10] = [
     ),
 ];
 
-/// Runs everything.
+/// Runs all rows.
 pub fn run(place: &str, device: &mut dyn Device, print: &mut dyn FnMut(&str)) -> Totals {
     let mut runner = Runner {
         device,
@@ -467,7 +468,7 @@ pub fn is_known(name: &str) -> bool {
     GOOD.iter().any(|row| row.name() == name)
 }
 
-/// Lines of the page.
+/// The section of the page.
 pub fn page() -> String {
     let mut page = format!(
         "Of each of the {} commands (extended forms counted apart):\n\n| condition | what it \
@@ -496,7 +497,7 @@ pub fn page() -> String {
     page
 }
 
-/// Counters of the file `stats` that count what there is now.
+/// Counters in the file `stats` that count present objects.
 const PRESENT: [&str; 12] = [
     "pds",
     "mrs",
@@ -512,7 +513,7 @@ const PRESENT: [&str; 12] = [
     "slots",
 ];
 
-/// Their rows in the file.
+/// The values of these counters in the file.
 pub fn present(stats: &str) -> Vec<u64> {
     let value = |name: &&str| {
         let mut lines = stats.lines().filter_map(|line| line.split_once(' '));

@@ -9,17 +9,17 @@ use verbs_abi::command::Command::{self, *};
 
 use crate::errno::{EBADF, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, EPERM, Errno};
 
-/// A field: where it is, its bytes, its value.
+/// A field of a request: its offset, its bytes, its value.
 pub type Field = (usize, usize, u64);
 
-/// A request that works, if not said otherwise.
+/// A request that works, unless it has a `result`.
 pub struct Good {
     pub command: Command,
     pub is_extended: bool,
     pub request: usize,
     pub answer: usize,
     pub fields: &'static [Field],
-    /// Its result on the bench's objects.
+    /// The error of the request on the bench's objects; `None` if it works.
     pub result: Option<Errno>,
 }
 
@@ -53,7 +53,7 @@ const fn refused(good: Good, errno: Errno) -> Good {
     }
 }
 
-// Handles of the bench's objects, in the order of their making.
+// Handles of the bench's objects, in the order in which they are made.
 pub const PD: u64 = 0;
 pub const CQ: u64 = 1;
 pub const SRQ: u64 = 2;
@@ -69,7 +69,8 @@ pub const NONE: u64 = 99;
 const NO_CHANNEL: u64 = u32::MAX as u64;
 const CREATE: u64 = 0x0200_0000;
 
-/// STATE, PKEY_INDEX, PORT and ACCESS_FLAGS; what INIT needs of a UD one; RTR; RTS.
+/// The masks for INIT (STATE, PKEY_INDEX, PORT and ACCESS_FLAGS), for INIT of a UD queue pair, for
+/// RTR, and for RTS.
 const TO_INIT: u64 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const TO_INIT_UD: u64 = 1 | 1 << 4 | 1 << 5 | 1 << 6;
 const TO_RTR: u64 = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
@@ -97,7 +98,7 @@ pub const RTS: &[Field] = &[
     (107, 1, 7),
 ];
 
-/// Every command with a function.
+/// All commands that have a function.
 #[rustfmt::skip]
 pub const GOOD: &[Good] = &[
     refused(plain(GetContext, 8, 8, &[]), EINVAL),
@@ -151,10 +152,10 @@ const GROUP: &[Field] = &[
     (20, 2, 0xc001),
 ];
 
-/// Commands without a function on Linux either.
+/// Commands that have no function on Linux either.
 pub const MISSING: [Command; 6] = [ModifyAh, QueryAh, RegSmr, QueryMr, BindMw, PeekCq];
 
-/// Where a command has a handle, and a handle of another type.
+/// The offset of the handle in each command, and a handle of another type.
 pub const HANDLES: &[(Command, usize, u64)] = &[
     (DeallocPd, 0, MR),
     (CreateAh, 16, MR),
@@ -185,10 +186,10 @@ pub const HANDLES: &[(Command, usize, u64)] = &[
     (CloseXrcd, 0, PD),
 ];
 
-/// UD, on the way to RTS.
+/// The changes of the UD queue pair to RTR and RTS.
 const RTR_UD: &[Field] = &[(64, 4, UD), (68, 4, 1), (96, 1, 2)];
 const RTS_UD: &[Field] = &[(64, 4, UD), (68, 4, 1 | 1 << 16), (96, 1, 3)];
-/// A send and a receive with one element, and their lengths.
+/// A send and a receive with one element, and their sizes in bytes.
 pub const SEND: &[Field] = &[(0, 8, 1), (8, 4, 1), (12, 4, 2), (16, 4, 2)];
 pub const RECEIVE: &[Field] = &[(0, 8, 1), (8, 4, 1)];
 const SEND_BYTES: usize = 56 + 16;
@@ -196,26 +197,26 @@ const RECEIVE_BYTES: usize = 16 + 16;
 /// One request with one element.
 pub const ONE: &[Field] = &[(12, 4, 1), (16, 4, 1)];
 
-/// A command that goes before another one.
+/// A command that precedes another one.
 pub type Step = (Command, &'static [Field]);
 
-/// A condition of a command's own.
+/// A condition of a single command.
 pub struct Refusal {
     /// The command.
     pub command: Command,
-    /// Its form.
+    /// Whether it is the extended form.
     pub is_extended: bool,
     /// The condition.
     pub when: &'static str,
-    /// Commands before it, which work.
+    /// Commands to execute before it, which work.
     pub before: Vec<Step>,
     /// Fields of the request.
     pub fields: Vec<Field>,
-    /// Behind the request.
+    /// Fields of the list behind the request.
     pub behind: Vec<Field>,
-    /// `None`: it works.
+    /// The error; `None` if it works.
     pub result: Option<Errno>,
-    /// The same for root.
+    /// The error for root.
     pub of_root: Option<Errno>,
 }
 
@@ -227,7 +228,7 @@ pub const fn behind_bytes(command: Command) -> usize {
     }
 }
 
-/// The conditions; `None` for a line that says nothing of the kind.
+/// The conditions; `None` for a malformed line.
 pub fn refusals() -> Vec<Option<Refusal>> {
     let lines = include_str!("refusals.txt").lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -246,7 +247,7 @@ fn refusal(line: &'static str) -> Option<Refusal> {
     let before: Option<Vec<Step>> = before.split_whitespace().map(step).collect();
     let before = before?;
     let mut all = match before.last() {
-        // The request changes the state once more.
+        // The request makes the next change of state.
         Some((ModifyQp, INIT)) if command == ModifyQp => RTR.to_vec(),
         Some((ModifyQp, _)) if command == ModifyQp => RTS.to_vec(),
         _ => Vec::new(),
@@ -295,7 +296,7 @@ fn parsed(fields: &str) -> Option<Vec<Field>> {
     fields.split_whitespace().map(field).collect()
 }
 
-/// The result of a command by name: an error, or that it works.
+/// Parses the result of a command: the name of an error, or that it works.
 fn ending(name: &str) -> Option<Option<Errno>> {
     const ERRORS: [Errno; 8] = [
         EBADF, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, EPERM,
@@ -315,7 +316,7 @@ pub fn put(bytes: &mut Vec<u8>, (at, count, value): Field) {
     bytes[at..at + count].copy_from_slice(&value.to_le_bytes()[..count]);
 }
 
-/// The frame around a request.
+/// Puts a frame around a request.
 pub fn frame(command: Command, is_extended: bool, request: &[u8], room: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let flag = u64::from(is_extended) << 31;
@@ -351,12 +352,12 @@ impl Good {
         }
     }
 
-    /// Bytes of a word of its frame.
+    /// Bytes in a word of its frame.
     pub const fn word(&self) -> usize {
         if self.is_extended { 8 } else { 4 }
     }
 
-    /// The request with other fields.
+    /// The request, with some fields changed.
     pub fn request(&self, fields: &[Field]) -> Vec<u8> {
         let mut request = vec![0; self.request];
         for field in self.fields.iter().chain(fields) {

@@ -1,4 +1,4 @@
-//! Datagrams: what arrives, and what is dropped by whom.
+//! Datagrams: which arrive, and which end drops the others.
 
 use alloc::vec;
 
@@ -14,9 +14,9 @@ use crate::verbs::bench::{Bench, Checked, OTHER, QKEY, Qp, Side, Spec, Thing, ha
 use crate::verbs::{Row, row};
 
 const UD: Spec = Spec::new(QpType::Ud);
-/// A local identifier of groups.
+/// A local identifier (LID) of a group.
 const GROUP_LID: u16 = 0xc001;
-/// Bytes in front of a datagram.
+/// Bytes that precede a datagram.
 const GRH: u32 = GRH_BYTES as u32;
 
 pub const DATAGRAMS: &[Row] = &[
@@ -38,7 +38,7 @@ pub const DATAGRAMS: &[Row] = &[
     row("mcast-datagram", group_datagrams),
 ];
 
-/// An address handle to a port.
+/// Makes an address handle for a port.
 fn address(bench: &mut Bench<'_>, qp: &Qp, vector: AddressVector) -> Checked<Id> {
     let make =
         |end: &mut dyn crate::verbs::bench::Verbs| Ok(vec![end.create_ah(qp.pd, vector)?.0.into()]);
@@ -63,7 +63,7 @@ fn ready(bench: &mut Bench<'_>, side: Side, spec: &Spec) -> Checked<Qp> {
     Ok(qp)
 }
 
-/// Both, and A's address of B.
+/// Makes a queue pair at each end, and A's address handle for B's port.
 fn ends(bench: &mut Bench<'_>, spec: &Spec) -> Checked<(Qp, Qp, Id)> {
     let (a, b) = (ready(bench, Side::A, &UD)?, ready(bench, Side::B, spec)?);
     let ah = address(bench, &a, plain(b.lid))?;
@@ -77,7 +77,7 @@ fn datagram(a: &Qp, id: u64, length: u32, (ah, qpn, qkey): (Id, u32, u32)) -> Se
     }
 }
 
-/// One that arrives: what was sent before it has arrived or was dropped.
+/// Checks that a datagram arrives. All earlier ones have arrived or been dropped by then.
 fn arrives(bench: &mut Bench<'_>, a: &Qp, b: &Qp, ah: Id) -> Checked {
     bench.receive(b, 90, 0x4000, 8 + GRH)?;
     bench.post(a, &datagram(a, 9, 8, (ah, b.number, QKEY)))?;
@@ -322,7 +322,7 @@ fn groups(bench: &mut Bench<'_>) -> Checked {
     })
 }
 
-/// A datagram to a group reaches a member, and nobody who is none or has left.
+/// A datagram to a group reaches a member, and no queue pair that is none or has left.
 fn group_datagrams(bench: &mut Bench<'_>) -> Checked {
     const AT: u64 = 0x4000;
     let (a, member) = (ready(bench, Side::A, &UD)?, ready(bench, Side::A, &UD)?);

@@ -16,35 +16,35 @@ use crate::verbs::names::in_c;
 
 pub use table::ERRORS;
 
-/// The requester's own memory in a request.
+/// The requester's own memory of a request.
 #[derive(Clone, Copy)]
 pub enum Own {
     /// The beginning of its region.
     Good,
-    /// No key.
+    /// Memory without a key.
     NoKey,
     /// A region of another domain.
     OtherDomain,
-    /// Beyond its end by a byte.
+    /// Memory that exceeds a region by a byte.
     Behind,
     /// A region that the owner may not write.
     ReadOnly,
-    /// Nothing.
+    /// No memory.
     Nothing,
 }
 
-/// The memory of the peer.
+/// The peer's memory of a request.
 #[derive(Clone, Copy)]
 pub enum Far {
-    /// No key.
+    /// Memory without a key.
     NoKey,
-    /// A key that nobody has given out.
+    /// A key that no end has.
     Guessed,
     /// A region of another domain.
     OtherDomain,
-    /// So far from the beginning of the peer's region.
+    /// This offset of the peer's region.
     At(u64),
-    /// The last addresses there are.
+    /// The last addresses of the address space.
     Last,
     /// A region with this access.
     With(Access),
@@ -54,30 +54,31 @@ pub enum Far {
 pub struct Request {
     /// The operation.
     pub opcode: Opcode,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u32,
     /// The own memory.
     pub own: Own,
-    /// The peer's.
+    /// The peer's memory.
     pub far: Far,
     /// The access that the responder's queue pair allows.
     pub access: Access,
-    /// Reads that it allows, and that the requester's does.
+    /// The number of reads that the responder's queue pair allows, and that the requester's does.
     pub reads: [u8; 2],
 }
 
-/// Numbers and results of completions, in order.
+/// The numbers and results of completions, in order.
 type Results = &'static [(u64, WcStatus)];
 
-/// The completions of both ends.
+/// The completions and states of both ends after the request.
 pub struct Outcome {
-    /// The request has the number 1, the SEND of 8 bytes behind it 2.
+    /// Completions at the requester. The request has the number 1, the SEND of 8 bytes behind it
+    /// 2.
     pub sends: Results,
-    /// The receives of 64 bytes have the numbers 10 and 11.
+    /// Completions at the responder. The receives of 64 bytes have the numbers 10 and 11.
     pub receives: Results,
-    /// At the responder.
+    /// The event at the responder.
     pub event: Option<EventType>,
-    /// Of requester and responder.
+    /// The states of requester and responder.
     pub states: [QpState; 2],
 }
 
@@ -85,7 +86,7 @@ pub struct Outcome {
 pub struct ErrorRow {
     /// The type of both queue pairs.
     pub kind: QpType,
-    /// The fault, in words.
+    /// The fault, as text.
     pub what: &'static str,
     /// The request.
     pub request: Request,
@@ -133,10 +134,10 @@ impl ErrorRow {
         })
     }
 
-    /// Runs it, behind this number of good messages.
+    /// Runs the row after this number of good messages.
     ///
     /// # Errors
-    /// What was other than the row says.
+    /// The difference from the row.
     pub fn run(&self, bench: &mut Bench<'_>, before: u64) -> Checked {
         let [of_responder, of_requester] = self.request.reads;
         let mut spec = Spec::new(self.kind);
@@ -164,10 +165,10 @@ impl ErrorRow {
         bench.state(&b, far)?;
         let event = self.outcome.event.map(|event| (event, b.number));
         bench.events(Side::B, &Vec::from_iter(event))?;
-        // A refused request has stored nothing.
+        // A refused request must have stored nothing.
         bench.holds(Side::B, OTHER, &[0x5a; 64])?;
         if own == QpState::Err {
-            // Requests posted from now on are flushed.
+            // Requests posted from now on must be flushed.
             bench.send(&a, 3, 8)?;
             bench.receive(&a, 4, 0, 8)?;
             bench.sent(&a, &[(3, WrFlushErr)])?;
@@ -176,7 +177,7 @@ impl ErrorRow {
         Ok(())
     }
 
-    /// Its columns on the page.
+    /// The columns of the row on the page.
     pub fn columns(&self) -> [String; 6] {
         let list = |results: Results| match results {
             [] => String::from("none"),

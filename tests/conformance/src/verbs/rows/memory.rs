@@ -1,4 +1,4 @@
-//! Memory regions that are taken back and registered anew, and memory windows.
+//! Memory regions that are deregistered and reregistered, and memory windows.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -93,7 +93,7 @@ fn exposed(bench: &mut Bench<'_>, side: Side) -> Checked<u64> {
     Ok(bench.ok("exposed", side, |end| Ok(vec![end.exposed()]))?[0])
 }
 
-/// A WRITE of 8 bytes of `x` by a key, and what it ends with.
+/// Posts a WRITE of 8 bytes of `x` by a key, and returns its result.
 fn write(
     bench: &mut Bench<'_>,
     (a, b): (&Qp, &Qp),
@@ -150,7 +150,7 @@ fn old_key(bench: &mut Bench<'_>) -> Checked {
     write(bench, (&a, &b), (OTHER, old), RemAccessErr)
 }
 
-/// Registers a page of B anew.
+/// Reregisters a page of B.
 fn renew(
     bench: &mut Bench<'_>,
     key: u32,
@@ -250,7 +250,7 @@ fn many(bench: &mut Bench<'_>) -> Checked {
 
 // ---- Windows ----
 
-/// A connected pair, a window of B, and a region that it can be bound to.
+/// A connected pair, a memory window of B, and a region that it can be bound to.
 struct Window {
     a: Qp,
     b: Qp,
@@ -279,7 +279,7 @@ fn next(key: u32) -> u32 {
 }
 
 impl Window {
-    /// The 64 bytes behind the first 64 of the region, to read and write.
+    /// Binds the 64 bytes behind the first 64 of the region, to read and write.
     fn bind(&self) -> Bind {
         Bind {
             window: self.key,
@@ -291,14 +291,14 @@ impl Window {
         }
     }
 
-    /// Binds; the new key is the window's.
+    /// Binds the window, which then has a new key.
     fn bound(&mut self, bench: &mut Bench<'_>, bind: Bind) -> Checked {
         bench.post(&self.b, &request(5, bind))?;
         let found = bench.sent(&self.b, &[(5, Success)])?;
         same("opcode", found[0].opcode, WcOpcode::BindMw)?;
         bench.forget(Side::B, Thing::Mw(self.b.pd, self.key));
         self.key = bind.key;
-        // Before the region, which it holds.
+        // The window is destroyed before the region, which it keeps in use.
         bench.own(Side::B, Thing::Mw(self.b.pd, self.key));
         Ok(())
     }

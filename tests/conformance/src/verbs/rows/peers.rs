@@ -1,4 +1,4 @@
-//! Peers that come late or never, fail, leave in order, begin anew and die.
+//! Peers that come late or never, fail, leave in order, restart and die.
 
 use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{EventType, Opcode, QpState, QpType};
@@ -7,7 +7,7 @@ use crate::verbs::bench::{Bench, Checked, Place, Qp, Side, Spec, Thing};
 use crate::verbs::{Row, row};
 
 const RC: Spec = Spec::new(QpType::Rc);
-/// Programs die in suites of their own, with what they leave.
+/// On booted nodes programs die in suites of their own, which also check what is left of them.
 const BY_KILLS: &[(Place, &str)] = &[
     (Place::Node, "programs die in the suite `verbs-kills`"),
     (
@@ -16,7 +16,7 @@ const BY_KILLS: &[(Place, &str)] = &[
     ),
 ];
 
-/// The simulator's lanes have an end at two places.
+/// In the simulator a lane has its two ends at two places.
 const TWO_ENDS: &[(Place, &str)] = &[(
     Place::Sim,
     "the simulator's lanes have two ends; `a_queue_pair_connected_to_itself` in \

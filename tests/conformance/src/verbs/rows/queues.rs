@@ -16,7 +16,7 @@ use crate::verbs::{Row, row};
 
 pub const RC: Spec = Spec::new(QpType::Rc);
 
-/// A receive has to come within a time.
+/// A receive must be posted within a time.
 const BY_CLOCK: &[(Place, &str)] = &[(Place::Node, WHY_NO_CLOCK), (Place::Pair, WHY_NO_CLOCK)];
 const WHY_NO_CLOCK: &str = "it would depend on how fast the machine is";
 
@@ -47,7 +47,7 @@ fn fill(bench: &mut Bench<'_>, side: Side, at: u64, count: usize, seed: u8) -> C
     let bytes: Vec<u8> = (0..count)
         .map(|at| (at as u8).wrapping_mul(7) ^ seed)
         .collect();
-    // Jobs of long stretches go in pieces.
+    // Long pieces of memory are filled in several jobs.
     for (piece, at) in bytes.chunks(4096).zip((at..).step_by(4096)) {
         bench.fill(side, at, piece)?;
     }
@@ -219,7 +219,7 @@ fn last_bytes(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// The number of tries, and the responder's timer.
+/// A specification with this number of retries, and this timer of the responder.
 pub fn retries(count: u8, timer: u8) -> Spec {
     let mut spec = RC;
     (spec.attributes.rnr_retry, spec.attributes.min_rnr_timer) = (count, timer);
@@ -245,7 +245,7 @@ fn rnr_late(bench: &mut Bench<'_>) -> Checked {
 }
 
 fn rnr_in_time(bench: &mut Bench<'_>) -> Checked {
-    // The timer is longer than anything here takes.
+    // The timer is longer than this row takes.
     let (a, b) = bench.pair(&retries(1, 0))?;
     bench.send(&a, 1, 8)?;
     bench.quiet()?;
@@ -305,7 +305,7 @@ fn overrun(bench: &mut Bench<'_>) -> Checked {
     bench.events(Side::B, &[(EventType::CqErr, b.receives.0)])?;
     bench.state(&b, QpState::Err)?;
     bench.received(&b, &[(10, Success), (11, Success)])?;
-    // Whether the third one was acknowledged before is not said.
+    // It is not specified whether the third one was acknowledged before.
     bench.completions(Side::A, a.sends, 1).map(drop)
 }
 
@@ -333,7 +333,7 @@ fn arm(bench: &mut Bench<'_>, qp: &Qp, solicited_only: bool) -> Checked {
     })
 }
 
-/// The events of the receives' channel once the message is there.
+/// The number of notifications of the receives' channel once the message has arrived.
 fn told(bench: &mut Bench<'_>, a: &Qp, b: &Qp, flags: SendFlags) -> Checked<u64> {
     bench.receive(b, 10, 0, 8)?;
     let mut request = a.send(1, 8);

@@ -27,7 +27,7 @@ pub const SHARED: &[Row] = &[
 
 const MANY: Spec = Spec { shared: true, ..RC };
 
-/// The queue of a queue pair that has one.
+/// The shared receive queue of a queue pair that has one.
 fn srq(qp: &Qp) -> Id {
     qp.srq.unwrap_or(qp.pd)
 }
@@ -150,7 +150,7 @@ fn shared_busy(bench: &mut Bench<'_>) -> Checked {
 
 // ---- XRC ----
 
-/// The receiving side: two queues of the domain with their completion queues.
+/// The receiving side: two shared receive queues of the domain with their completion queues.
 struct Domain {
     queues: [(Id, Id); 2],
     key: u32,

@@ -179,7 +179,7 @@ fn of_shared(bench: &mut Bench<'_>) -> Checked {
     try_receive(bench, &b, Error::Invalid)
 }
 
-/// Connected as far as A can send and B is in this state.
+/// Makes a pair of which A can send and B is in this state.
 fn b_in(bench: &mut Bench<'_>, state: QpState) -> Checked<(Qp, Qp)> {
     let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
     bench.init(&a, &RC)?;
@@ -212,7 +212,7 @@ fn in_rtr(bench: &mut Bench<'_>) -> Checked {
     try_send(bench, &b, &b.send(1, 8), Error::Invalid)
 }
 
-/// To SQD, or from there to RTS; with the event that is asked for.
+/// Changes a queue pair to SQD with or without the event at its end.
 fn drain(bench: &mut Bench<'_>, qp: &Qp, notify: bool) -> Checked {
     let new = Attributes {
         state: QpState::Sqd,

@@ -45,7 +45,7 @@ const TOO_LONG: Outcome = outcome(
     None,
     BOTH,
 );
-/// An unreliable request is dropped; the one behind it arrives.
+/// An unreliable request is dropped, and the one behind it arrives.
 const DROPPED: Outcome = outcome(
     Success,
     &[(10, Success)],
@@ -53,7 +53,7 @@ const DROPPED: Outcome = outcome(
     [QpState::Rts, QpState::Rts],
 );
 const UNRELIABLE: Outcome = outcome(LocProtErr, &[], None, [QpState::Sqe, QpState::Rts]);
-/// A request without bytes names no memory.
+/// A request without bytes uses no memory, so its keys do not matter.
 const NOTHING_LOOKED_AT: Outcome = outcome(
     Success,
     &[(10, Success)],
