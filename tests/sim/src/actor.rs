@@ -1,7 +1,7 @@
 //! The programs that run on simulated nodes: listeners, connectors, and the two ends of a stream.
 //!
-//! A program does one thing per turn and sleeps when a call finds nothing to do, until an event for
-//! one of its endpoints wakes it.
+//! A program does one thing per turn. When a call finds nothing to do, the program sleeps until an
+//! event for one of its endpoints wakes it.
 
 mod stream;
 
@@ -20,73 +20,73 @@ use crate::trace::Trace;
 
 pub use self::stream::Stream;
 
-/// The known bytes of one direction of one stream.
+/// What is known about the bytes of one direction of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    /// Sending and receiving node.
+    /// The sending and the receiving node.
     pub nodes: [usize; 2],
-    /// Bytes the sender's engine took.
+    /// Number of bytes that the sender's engine accepted.
     pub sent: u64,
-    /// The link broke, so bytes may have been lost on the way to the receiver.
+    /// Whether the link broke, so that bytes may have been lost on the way to the receiver.
     pub link_lost: bool,
 }
 
-/// The acts of the ends of streams after one of them has finished sending.
+/// Counts of what the ends of streams did around the end of sending.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HalfCloses {
-    /// Ends that said so.
+    /// Number of ends that announced the end of sending.
     pub said: u64,
-    /// Ends that were told, behind all bytes.
+    /// Number of ends that learned of it, after all bytes.
     pub heard: u64,
-    /// Bytes sent the other way after that.
+    /// Number of bytes sent in the other direction after that.
     pub bytes: u64,
 }
 
 /// The arguments for a turn of a program.
 pub struct Context<'a> {
-    /// Its node.
+    /// The program's node.
     pub node: usize,
     /// The node's engine.
     pub engine: &'a mut Engine,
     /// The node's memory.
     pub memory: &'a mut NodeMemory,
-    /// Randomness.
+    /// The source of randomness.
     pub rng: &'a mut Rng,
-    /// All streams' ledgers, by the sender's seed.
+    /// The ledgers of all streams, by the sender's seed.
     pub ledgers: &'a mut BTreeMap<u64, Ledger>,
-    /// The content that registered memory must have.
+    /// The model of registered memory.
     pub model: &'a mut Model,
-    /// Streams that went on in one direction.
+    /// Counts of streams that continued in one direction only.
     pub half_closes: &'a mut HalfCloses,
-    /// Mappings of the node whose programs have ended.
+    /// The node's mappings whose programs ended.
     pub orphans: &'a mut Vec<Held>,
-    /// The log, for people.
+    /// The trace, for people.
     pub trace: &'a Trace,
-    /// Whether programs shall rather use registered memory than send.
+    /// Whether programs should use registered memory rather than send.
     pub is_calm: bool,
-    /// Whether the simulation winds down: finish, begin nothing new.
+    /// Whether the simulation winds down: programs finish and begin nothing new.
     pub finishing: bool,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Debug)]
 pub enum StepResult {
-    /// Call again.
+    /// The program has more to do now.
     Again,
-    /// Sleep until an event for one of the endpoints.
+    /// The program sleeps until an event for one of its endpoints.
     Sleep,
     /// The program is done and its endpoints are closed.
     Done,
-    /// As `Again`, and a new program started.
+    /// The program has more to do now, and a new program starts.
     Spawn(Box<Program>),
-    /// The connector became a stream.
+    /// The connector becomes a stream.
     Become(Box<Program>),
-    /// A rule is broken.
+    /// A rule was broken.
     Broken(String),
 }
 
 impl StepResult {
-    /// For the trace.
+    /// Returns the words for the trace.
     pub fn name(&self) -> &'static str {
         match self {
             StepResult::Again => "goes on",
@@ -111,7 +111,7 @@ pub enum Program {
 }
 
 impl HalfCloses {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &HalfCloses) {
         self.said += other.said;
         self.heard += other.heard;
@@ -120,7 +120,7 @@ impl HalfCloses {
 }
 
 impl Program {
-    /// For the trace: what it is, and its endpoint.
+    /// Returns the kind of the program and its endpoint, for the trace.
     pub fn name(&self) -> String {
         let (kind, id) = match self {
             Program::Listener(listener) => ("listener", listener.endpoint),
@@ -130,7 +130,7 @@ impl Program {
         format!("{kind} {:#x}", id.number())
     }
 
-    /// Its mappings.
+    /// Returns the program's mappings.
     pub(crate) fn held(&self) -> &[Held] {
         match self {
             Program::Stream(stream) => stream.rma.held(),
@@ -138,7 +138,7 @@ impl Program {
         }
     }
 
-    /// One turn.
+    /// Runs one turn of the program.
     pub fn turn(&mut self, context: &mut Context<'_>) -> StepResult {
         match self {
             Program::Listener(listener) => listener.turn(context),
@@ -147,7 +147,7 @@ impl Program {
         }
     }
 
-    /// Whether an event for `id` concerns this program.
+    /// Returns whether an event for `id` concerns this program.
     pub fn waits_for(&self, id: EndpointId) -> bool {
         match self {
             Program::Listener(listener) => {
@@ -158,10 +158,9 @@ impl Program {
         }
     }
 
-    /// Looks for signals it waits for.
+    /// Checks for the signals that the program waits for.
     ///
-    /// # Errors
-    /// When one came before what it is a signal of.
+    /// # Errors When a signal arrived before the transfers it stands for.
     pub fn look_for_signals(&mut self, model: &mut Model) -> Result<(), String> {
         match self {
             Program::Stream(stream) => stream.rma.look_for_signals(model),
@@ -169,17 +168,17 @@ impl Program {
         }
     }
 
-    /// Links of these nodes broke.
+    /// Marks what the program has across the link between two nodes, or across any link of `node`,
+    /// as lost.
     pub fn lose(&mut self, node: usize, other: Option<usize>) {
         if let Program::Stream(stream) = self {
             stream.rma.lose(node, other);
         }
     }
 
-    /// The process has died and its endpoints are closed.
+    /// Handles the death of the process, whose endpoints are closed by now.
     ///
-    /// # Errors
-    /// When a call goes on.
+    /// # Errors When a call is still in progress.
     pub fn died(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         match self {
             Program::Stream(stream) => stream.rma.closed(context),
@@ -187,10 +186,9 @@ impl Program {
         }
     }
 
-    /// It sleeps and nothing goes on anywhere.
+    /// Checks a program that sleeps while nothing in the world has anything to do.
     ///
-    /// # Errors
-    /// When a notification that it should have got is missing.
+    /// # Errors When the program missed a notification.
     pub fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         match self {
             Program::Stream(stream) => stream.rma.check_asleep(context),
@@ -198,7 +196,7 @@ impl Program {
         }
     }
 
-    /// The endpoints to close when the process dies.
+    /// Returns the endpoints to close when the process dies.
     pub fn endpoints(&self) -> Vec<EndpointId> {
         match self {
             Program::Listener(listener) => [Some(listener.endpoint), listener.accepting]
@@ -211,7 +209,7 @@ impl Program {
     }
 }
 
-/// Accepts connections until it has had enough.
+/// Accepts connections until it has accepted enough.
 #[derive(Debug)]
 pub struct Listener {
     endpoint: EndpointId,
@@ -221,7 +219,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener at `port`, unless the port is taken.
+    /// Starts a listener at `port`; `None` if the port is taken.
     pub fn start(context: &mut Context<'_>, owner: Owner, port: u16) -> Option<Listener> {
         let endpoint = context.engine.open(owner).ok()?;
         let backlog = 1 + context.rng.below(4) as i32;
@@ -289,7 +287,7 @@ impl Listener {
     }
 }
 
-/// Connects, perhaps several times on the same endpoint.
+/// Connects, perhaps several times on one endpoint.
 #[derive(Debug)]
 pub struct Connector {
     endpoint: EndpointId,
@@ -300,11 +298,11 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector that has not begun yet.
+    /// Makes a connector that has not begun to connect.
     pub fn start(context: &mut Context<'_>, owner: Owner, to: PortId) -> Option<Connector> {
         let endpoint = context.engine.open(owner).ok()?;
         if context.rng.one_in(3) {
-            // May be taken; then the endpoint stays unbound.
+            // The port may be taken; then the endpoint stays unbound.
             let _ = context
                 .engine
                 .bind(endpoint, 2000 + context.rng.below(20) as u16);
@@ -367,7 +365,7 @@ impl Connector {
         }
         match context.engine.poll(context.memory, self.endpoint) {
             Readiness::OUT => {}
-            // Cancelled.
+            // The connect was cancelled.
             Readiness::ERR => return Poll::Ready(Err(Error::Interrupted)),
             _ => return Poll::Pending,
         }

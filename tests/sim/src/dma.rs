@@ -1,5 +1,5 @@
-//! Copy engines of simulated nodes: the CPU's, or one that queues descriptors and executes them
-//! later, out of order wherever that is allowed.
+//! The copy engines of simulated nodes: the CPU, or an engine that queues descriptors and executes
+//! them later, out of order wherever that is allowed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub struct Copier {
     max_bytes: u32,
 }
 
-/// The copies queued on each channel.
+/// The copies that are queued on each channel.
 #[derive(Default)]
 struct Queue {
     channels: BTreeMap<u64, Channel>,
@@ -24,14 +24,14 @@ struct Queue {
 
 #[derive(Default)]
 struct Channel {
-    /// Cookie of the last descriptor taken.
+    /// The cookie of the last descriptor accepted.
     last: u64,
-    /// Not yet executed, with their cookies.
+    /// The descriptors not executed yet, with their cookies.
     waiting: VecDeque<(u64, Descriptor)>,
 }
 
 impl Channel {
-    /// All descriptors up to this cookie have been executed.
+    /// Returns the cookie up to which all descriptors have been executed.
     fn completed(&self) -> u64 {
         self.waiting
             .front()
@@ -40,7 +40,8 @@ impl Channel {
 }
 
 impl Copier {
-    /// One that copies at once, or one that queues; with this planted bug.
+    /// Makes an engine that copies at once or, if `queues` is set, one that queues; with this
+    /// planted bug.
     pub fn new(mut rng: Rng, queues: bool, canary: Option<Canary>) -> Copier {
         Copier {
             queue: queues.then(Queue::default),
@@ -50,7 +51,7 @@ impl Copier {
         }
     }
 
-    /// Executes one queued descriptor; false when there is none.
+    /// Executes one queued descriptor. Returns false if there is none.
     pub fn step(&mut self, mem: &mut dyn Memory) -> bool {
         let Some(queue) = &mut self.queue else {
             return false;
@@ -79,20 +80,20 @@ impl Copier {
             pick = channel.waiting.iter().position(is_store).unwrap_or(pick);
         }
         if let Some((_, descriptor)) = channel.waiting.remove(pick) {
-            // A dead bus is noticed by nobody here.
+            // A copy on a dead bus fails without notice.
             let _ = self.execute(mem, &descriptor);
         }
         true
     }
 
-    /// Whether something is queued.
+    /// Returns whether a descriptor is queued.
     pub fn is_busy(&self) -> bool {
         let queue = self.queue.as_ref();
         queue.is_some_and(|q| q.channels.values().any(|c| !c.waiting.is_empty()))
     }
 
-    /// Stops everything that has to do with a node whose link goes down. Nothing of it happens any
-    /// more, and it counts as completed.
+    /// Drops all descriptors that involve a node whose link goes down. They are never executed and
+    /// count as complete.
     pub fn abort(&mut self, node: u16) {
         let touches = |place: &Place| matches!(place, Place::Peer(other, _) if *other == node);
         for channel in self.queue.iter_mut().flat_map(|q| q.channels.values_mut()) {
@@ -146,7 +147,8 @@ impl CopyEngine for Copier {
     }
 
     fn forget(&mut self, channel: u64) {
-        // Queued descriptors are executed all the same, so that forgetting too early is noticed.
+        // Queued descriptors are executed nevertheless, so that an engine that forgets them too
+        // early is noticed.
         if let Some(queue) = &mut self.queue {
             queue
                 .channels

@@ -1,5 +1,5 @@
 //! The end of a run: programs begin nothing new, and every call must end within a known time, also
-//! beside a node that has stopped.
+//! beside a frozen node.
 
 use scif_core::Engine;
 
@@ -7,12 +7,11 @@ use crate::links::SILENCE_NS;
 use crate::schedule::LOOK_NS;
 use crate::world::{Canary, World};
 
-/// Nanoseconds without anything that could happen by itself, after which a program that sleeps
-/// will not be woken: full rings are looked at after a millisecond, an exit is answered within a
-/// second.
+/// Time in nanoseconds without anything due after which a sleeping program will not be woken any
+/// more: full rings are polled after a millisecond, an exit is answered within a second.
 const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 
-/// Rounds after which a run counts as endless.
+/// Number of rounds after which a run counts as endless.
 const MOST_ROUNDS: u64 = 1_000_000;
 
 impl World {
@@ -30,7 +29,7 @@ impl World {
             }
             self.wake_all(number);
         }
-        // First those that can: nobody waits for a node that stands still.
+        // First everything ends that can end without the frozen nodes.
         self.run_until_idle()?;
         for number in 0..self.nodes.len() {
             if self.nodes[number].frozen_since.is_some() {
@@ -49,7 +48,7 @@ impl World {
         }
     }
 
-    /// Goes on until nothing happens and all programs of nodes that run have ended.
+    /// Runs until nothing happens any more and all programs of running nodes have ended.
     fn run_until_idle(&mut self) -> Result<(), String> {
         let mut last_look = self.now;
         for _ in 0..MOST_ROUNDS {
@@ -61,7 +60,7 @@ impl World {
                 last_look = self.now;
                 continue;
             }
-            // A lost doorbell is found by the next look, a silent node by its silence.
+            // The next poll makes up for a lost doorbell, and the timeout finds a silent node.
             let waits_for = if self.is_lossy { LOOK_NS } else { 0 };
             let waits_for = match self.frozen().next() {
                 Some(_) => waits_for.max(SILENCE_NS),
@@ -78,13 +77,14 @@ impl World {
             let soon = deadline.filter(|deadline| *deadline <= self.now + LONGEST_WAIT_NS);
             if self.frozen().next().is_none() {
                 self.check_asleep()?;
-                // What waits for a full ring, which is looked at soon, is still under way.
+                // Transfers that wait for a full ring, which is polled soon, are still in
+                // progress.
                 if soon.is_none() {
                     self.model.check_quiescent()?;
                 }
             }
             match deadline {
-                // Full rings are still to be emptied.
+                // Messages for full rings are still to be sent.
                 _ if asleep == 0 && soon.is_none() => return Ok(()),
                 None => {
                     return Err(format!(
@@ -102,13 +102,13 @@ impl World {
         Err("the simulation does not come to an end".into())
     }
 
-    /// Nodes that stand still.
+    /// Returns the nodes that are frozen.
     pub(crate) fn frozen(&self) -> impl Iterator<Item = usize> {
         let nodes = self.nodes.iter().enumerate();
         nodes.filter_map(|(number, node)| node.frozen_since.map(|_| number))
     }
 
-    /// Everybody does what there is to do; false when that was nothing.
+    /// Lets every node do what it can. Returns false if no node did anything.
     fn round(&mut self) -> Result<bool, String> {
         let mut busy = false;
         self.move_stores();

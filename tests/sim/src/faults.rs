@@ -1,47 +1,47 @@
-//! The faults that worlds inject, by kind, and how often each has been.
+//! The faults that worlds inject, by kind, and how often each occurred.
 
 use std::fmt;
 
 /// Faults around an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A doorbell was rung and did not arrive.
+    /// A doorbell was rung and not delivered.
     DoorbellLost,
-    /// A doorbell was heard long after it was rung.
+    /// A doorbell was delivered long after it was rung.
     DoorbellLate,
-    /// A doorbell arrived that no node rang, or one twice.
+    /// A doorbell was delivered that no node rang, or one was delivered twice.
     DoorbellDoubled,
-    /// A store into another node's memory arrived after its node had gone on.
+    /// A store into another node's memory arrived after the storing node had continued.
     StoreDelayed,
-    /// A node lost power and began anew, with empty memory.
+    /// A node lost power and started again with empty memory.
     NodeKilled,
-    /// A node's driver died and another one began beside the pages it left.
+    /// A node's driver died, and another one started while the pages of the first one stayed.
     DriverKilled,
-    /// A node stood still for a while, its memory did not.
+    /// A node was frozen for a while, but its memory could be reached.
     NodeFrozen,
-    /// A node gave up a link with one that was there.
+    /// A node gave up the link with a node that was still there.
     LinkGivenUp,
     /// A link was reset because of what its peer stored.
     LinkSpoilt,
-    /// A node left in order.
+    /// A node left in an orderly way.
     NodeLeft,
     /// An allocation of shared memory was refused.
     AllocationRefused,
-    /// A process was killed, with all that it had and waited for.
+    /// A process was killed with everything it had and waited for.
     ProcessKilled,
     /// A client was killed between two stores of its own into rings, locks or windows.
     ClientKilled,
-    /// A client stopped while it held a lock or counted as copying.
+    /// A client stopped while it held a lock or was counted as copying.
     ClientStopped,
-    /// A client stored nonsense over what it has mapped.
+    /// A client stored nonsense into the memory that it has mapped.
     ClientScribbled,
-    /// A message that no peer may send, or in a state in which it may not.
+    /// A hostile peer sent a message that no peer may send, or that it may not send in this state.
     HostileMessage,
-    /// A store of a hostile peer into rings, indices, structures or page lists.
+    /// A hostile peer stored into rings, indices, structures or page lists.
     HostileStore,
-    /// A doorbell of a hostile peer for nothing.
+    /// A hostile peer rang a doorbell without a reason.
     HostileDoorbell,
-    /// A connection was cut between two stores, and both programs lived on.
+    /// A connection was cut between two stores, and both programs survived.
     ConnectionCut,
     /// A management datagram did not arrive.
     DatagramLost,
@@ -52,7 +52,7 @@ pub enum Fault {
 const KINDS: usize = 21;
 
 impl Fault {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Fault; KINDS] = [
         Fault::DoorbellLost,
         Fault::DoorbellLate,
@@ -77,7 +77,7 @@ impl Fault {
         Fault::DatagramDoubled,
     ];
 
-    /// For the table.
+    /// Returns the words for the table.
     pub fn name(self) -> &'static str {
         match self {
             Fault::DoorbellLost => "doorbells lost",
@@ -105,12 +105,12 @@ impl Fault {
     }
 }
 
-/// How often each has been.
+/// The number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults([u64; KINDS]);
 
 impl Faults {
-    /// One more.
+    /// Adds one fault.
     pub fn note(&mut self, fault: Fault) {
         self.note_many(fault, 1);
     }
@@ -120,23 +120,24 @@ impl Faults {
         self.0[fault as usize] += count;
     }
 
-    /// The number of one kind.
+    /// Returns the number of faults of one kind.
     pub fn count(&self, fault: Fault) -> u64 {
         self.0[fault as usize]
     }
 
-    /// The number of all kinds.
+    /// Returns the number of faults of all kinds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Times a node was lost to others: without power, without its driver, or taken for silent.
+    /// Returns how often a node was lost to others: because it lost power, because its driver
+    /// died, or because a peer gave it up as silent.
     pub fn node_losses(&self) -> u64 {
         let losses = [Fault::NodeKilled, Fault::DriverKilled, Fault::LinkGivenUp];
         losses.map(|fault| self.count(fault)).iter().sum()
     }
 
-    /// Adds another run's.
+    /// Adds the faults of another run.
     pub fn add(&mut self, other: &Faults) {
         for (sum, count) in self.0.iter_mut().zip(other.0) {
             *sum += count;
@@ -144,7 +145,7 @@ impl Faults {
     }
 }
 
-/// A table, one kind on each line.
+/// Prints a table with one kind on each line.
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for fault in Fault::ALL {

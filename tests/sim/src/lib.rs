@@ -1,11 +1,12 @@
 //! A seeded simulator: two or more real engines, connected by simulated memory, doorbells and
 //! links, driven by random programs on a random schedule.
 //!
-//! Everything random comes from one seed, so a failure is repeated by its seed. After each step the
-//! engines' invariants are checked; at the end everything must have ended and every port, endpoint
-//! and page must be back. What is simulated is stricter than hardware: a write to a page that is
-//! not shared any more is an error, and a program whose call found nothing to do is woken by
-//! `Changed` events only, so a lost wake-up is a dead end that is noticed.
+//! Everything random comes from one seed, so a failure is repeated by its seed. The simulator
+//! checks the engines' invariants after each step; at the end every program must have ended, and
+//! every port, endpoint and page must be free again. The simulation is stricter than hardware: a
+//! write to a page that is no longer shared is an error. A program whose call found nothing to do
+//! is woken by `Changed` events only, so a lost wake-up leaves a program asleep, which the
+//! simulator notices.
 
 pub mod actor;
 pub mod bypass;

@@ -1,8 +1,8 @@
-//! Nodes that come, go and leave, and the drivers' side of links between them.
+//! Nodes that start, leave and die, and the drivers' side of the links between them.
 //!
-//! The steps are those of `scif_abi::link`: publish a queue pair, bind it to the peer's
-//! incarnation, use the peer's when both are bound to each other, begin anew when the other side
-//! did.
+//! The steps of a link are those of `scif_abi::link`: publish a queue pair, bind it to the peer's
+//! incarnation, use the peer's queue pair once both are bound to each other, and start again when
+//! the peer has.
 
 use scif_core::{DownReason, LinkError, LinkState};
 
@@ -11,34 +11,34 @@ use crate::faults::Fault;
 use crate::rng::Rng;
 use crate::world::{Canary, World};
 
-/// Nanoseconds without a sign of life after which a node gives up a link.
+/// Time in nanoseconds without a sign of life after which a node gives up a link.
 pub(crate) const SILENCE_NS: u64 = 5_000_000;
 
 /// A node's record of its side of a link; see `scif_abi::link`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) generation: u64,
-    /// Generation of the peer this side's queue pair belongs to; 0: none yet.
+    /// The generation of the peer that this side's queue pair belongs to; 0 before there is one.
     pub(crate) bound: u64,
     pub(crate) ready: bool,
     pub(crate) queue_pair: u64,
 }
 
-/// How far a node is with its side of a link.
+/// The state of a node's side of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Idle,
     Attached,
-    /// Our queue pair is for this generation of the peer only.
+    /// This side's queue pair is for this generation of the peer only.
     Bound(u64),
-    /// To this generation of the peer.
+    /// The link is up with this generation of the peer.
     Connected(u64),
-    /// Has stopped, waits for the peer to stop too.
+    /// This side has stopped, and waits until this generation of the peer stops too.
     Stopped(u64),
 }
 
 impl World {
-    /// Power failure: the engine, the programs and the memory are gone.
+    /// Simulates a power failure: the engine, the programs and the memory are gone.
     pub(crate) fn switch_off(&mut self, number: usize) {
         if self.nodes[number].engine.is_none() {
             return;
@@ -57,7 +57,7 @@ impl World {
         self.trace.note(|| format!("node {number} loses its power"));
     }
 
-    /// Everything in a node ends: the engine, the programs, what they had pinned.
+    /// Ends everything on a node: the engine, the programs, and what they pinned.
     fn end_driver(&mut self, number: usize) {
         self.collect_stats(number);
         let node = &mut self.nodes[number];
@@ -74,8 +74,8 @@ impl World {
         self.model.forget_node(number);
     }
 
-    /// The driver of a node dies, and another one begins at once. The pages stay until no peer can
-    /// store there any more; what the peers know of the link stays too.
+    /// Kills the driver of a node, and starts another one at once. The pages stay until no peer
+    /// can store there any more; what the peers know of the link stays too.
     pub(crate) fn kill_driver(&mut self, number: usize) {
         if self.nodes[number].engine.is_none() || self.nodes[number].left.is_some() {
             return;
@@ -99,14 +99,16 @@ impl World {
         self.switch_on(number);
     }
 
-    /// Frees what dead drivers have left as soon as no peer can use its link with them any more: it
-    /// is off, or has bound itself to the next driver, or has published a queue pair since.
+    /// Frees what a dead driver left as soon as no peer can use its link with that driver any
+    /// more: each peer is off, or has bound itself to the next driver, or has published a queue
+    /// pair since.
     pub(crate) fn free_left(&mut self) {
         for number in 0..self.nodes.len() {
             let Some(left) = &self.nodes[number].left else {
                 continue;
             };
-            // A node that has not begun anew may still connect to the old driver's queue pair.
+            // A peer that has not started the link again may still connect to the old driver's
+            // queue pair.
             let uses = |other: usize| {
                 let (own, theirs) = left[other];
                 let record = self.records[other][number];
@@ -123,7 +125,7 @@ impl World {
         }
     }
 
-    /// A node stands still: its driver does nothing, its memory can be reached.
+    /// Freezes a node: its driver does nothing, but its memory can be reached.
     pub(crate) fn freeze(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         if node.engine.is_some() && !node.is_away && node.frozen_since.is_none() {
@@ -133,13 +135,13 @@ impl World {
         }
     }
 
-    /// It goes on where it was.
+    /// Lets a frozen node continue where it stopped.
     pub(crate) fn thaw(&mut self, number: usize) {
         self.nodes[number].frozen_since = None;
         self.trace.note(|| format!("node {number} goes on"));
     }
 
-    /// Each node gives up a peer that was silent for too long; whether any did.
+    /// Makes each node give up the peers that were silent for too long. Returns whether any did.
     pub(crate) fn give_up_silent(&mut self) -> bool {
         let is_silent = |number: usize, world: &World| {
             let since = world.nodes[number].frozen_since;
@@ -180,7 +182,7 @@ impl World {
         self.nodes[number].is_away = false;
     }
 
-    /// Messages on their way between these nodes may be lost.
+    /// Records that messages on their way between these nodes may be lost.
     pub(crate) fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
         self.model.lose(number, other);
         for node in &mut self.nodes {
@@ -200,7 +202,7 @@ impl World {
         }
     }
 
-    /// One look of a node at one of its links; false when there was nothing to do.
+    /// Runs one step of a node for one of its links. Returns false if there was nothing to do.
     pub(crate) fn link_step(&mut self, number: usize, other: usize) -> Result<bool, String> {
         let peer = self.records[other][number];
         let peer_is_on = self.nodes[other].engine.is_some();
@@ -221,7 +223,7 @@ impl World {
                     Err(error) => return Err(format!("attach: {error}")),
                 };
                 let mut fabric = self.fabric.borrow_mut();
-                // Whatever is published comes behind the stores before it.
+                // A queue pair is published only after the stores before it.
                 fabric.land(number, other);
                 if let Some(late) = &mut fabric.late_asks {
                     late.watch(number, record.queue_pair);
@@ -247,8 +249,9 @@ impl World {
                     self.link_down(number, other);
                     return Ok(true);
                 }
-                // Not before the peer has bound its queue pair to us: what an earlier incarnation
-                // of this node may have written into an unbound one would be taken for ours.
+                // Wait until the peer has bound its queue pair to this one. What an earlier
+                // incarnation of this node may have written into an unbound queue pair would count
+                // as written by this one.
                 if peer.bound != record.generation {
                     return Ok(false);
                 }
@@ -309,7 +312,8 @@ impl World {
         }
     }
 
-    /// The driver thinks that the peer is silent and gives the link up; false when there is none.
+    /// Makes the driver give up the link because it takes the peer for silent. Returns false if no
+    /// link is up.
     pub(crate) fn fail_silent_link(&mut self, number: usize, other: usize) -> bool {
         let node = &mut self.nodes[number];
         let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) else {

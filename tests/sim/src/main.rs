@@ -1,12 +1,12 @@
 //! The simulator as a program: `sim <first seed> <seeds> [threads]`. Prints progress to standard
-//! error, and to standard output what was broken, the faults by kind and one closing line. Ends
-//! with 1 when a rule was broken, with 2 when the arguments make no sense.
+//! error; prints the broken rules, the faults by kind and one closing line to standard output. The
+//! exit status is 1 when a rule was broken, and 2 when the arguments are invalid.
 
 use std::process::ExitCode;
 
 use sim::runner::{play_all, show_progress};
 
-/// Reads the arguments: first seed, seeds, threads.
+/// Parses the arguments: first seed, number of seeds, threads.
 fn arguments() -> Option<(u64, u64, usize)> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words.get(at).map(|word| word.parse::<u64>());
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
         eprintln!("usage: sim <first seed> <number of seeds> [threads]");
         return ExitCode::from(2);
     };
-    // A panic is reported as a failure of its world, with the events before it. A build whose
-    // panics end the program had better say so at once.
+    // A panic is reported as a failure of its world, with the events before it, so the hook need
+    // not print it. In a build whose panics abort the program, the hook must print it.
     if cfg!(panic = "unwind") {
         std::panic::set_hook(Box::new(|_| {}));
     }

@@ -1,5 +1,5 @@
-//! Mappings of the peer's windows, and pages of them that a driver got: memory that a program
-//! touches without its engine, for as long as it keeps it.
+//! Mappings of the peer's windows, and pages of them that a driver got with get_pages: memory that
+//! a program reads and writes without its engine for as long as it has it.
 
 use scif_abi::Error;
 use scif_abi::flags::Protection;
@@ -10,24 +10,24 @@ use crate::model::{Model, Segment};
 use crate::rma::{Expectation, PAGE, judge, noise};
 use crate::spaces::Cover;
 
-/// How a range is given back.
+/// The name by which a range is returned.
 #[derive(Clone, Copy, Debug)]
 enum Name {
     Mapped(RemoteWindowId),
     Got(u64),
 }
 
-/// Pages of a peer.
+/// Pages of a peer that a program holds.
 #[derive(Clone, Debug)]
 pub struct Held {
     name: Name,
-    /// Place of each page and the same in the model.
+    /// The place of each page, and its segment in the model.
     pages: Vec<(Place, Segment)>,
-    /// The rights to them.
+    /// The access rights.
     protection: u32,
-    /// Own node and the peer's.
+    /// The program's node and the peer's.
     pub nodes: [usize; 2],
-    /// A link broke: there is nothing behind them any more.
+    /// Whether a link broke, so that there is no memory behind the pages any more.
     pub is_lost: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Mappings {
 }
 
 impl Held {
-    /// Gives a mapping back whose program has ended.
+    /// Unmaps a mapping whose program ended.
     pub fn unmap(self, engine: &mut scif_core::Engine) {
         if let Name::Mapped(window) = self.name {
             engine.unmap(window, self.pages.len() as u64);
@@ -46,8 +46,8 @@ impl Held {
     }
 }
 
-/// The bytes at the front of a range that are contiguous and of one window, as the engine should
-/// see it.
+/// Returns the number of bytes at the front of a range that are contiguous and in one window, as
+/// the engine should see it.
 fn contiguous(context: &Context<'_>, segments: &[Segment]) -> u64 {
     let Some(first) = segments.first() else {
         return 0;
@@ -60,12 +60,13 @@ fn contiguous(context: &Context<'_>, segments: &[Segment]) -> u64 {
 }
 
 impl Mappings {
-    /// All of them.
+    /// Returns all mappings.
     pub(crate) fn held(&self) -> &[Held] {
         &self.held
     }
 
-    /// mmap or get_pages of some range of the peer; `ends` are the own one and the peer's.
+    /// Maps some range of the peer by mmap or get_pages. `ends` are the program's end and the
+    /// peer's.
     pub(crate) fn map(
         &mut self,
         context: &mut Context<'_>,
@@ -103,7 +104,7 @@ impl Mappings {
         let segments = cover.segments.unwrap_or_default();
         let longest = contiguous(context, &segments);
         if longest == 0 && !is_sure {
-            // A window that nobody knows any more but this node's engine.
+            // Only this node's engine still has this window.
             return Ok(());
         }
         if run != longest {
@@ -152,7 +153,7 @@ impl Mappings {
         self.hold(context, name, &got.runs, peer, &cover, got.protection)
     }
 
-    /// Notes pages, which must be those the model knows.
+    /// Records pages, which must be those in the model.
     fn hold(
         &mut self,
         context: &mut Context<'_>,
@@ -203,7 +204,7 @@ impl Mappings {
         Ok(())
     }
 
-    /// Reads from a page or writes to it, whatever became of window and connection.
+    /// Reads from a page or writes to it, whatever happened to the window and the connection.
     pub(crate) fn access(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let pick = context.rng.below(self.held.len() as u64) as usize;
         let Some(held) = self.held.get(pick) else {
@@ -215,7 +216,7 @@ impl Mappings {
         held.access(context)
     }
 
-    /// munmap of a part, or put_pages.
+    /// Unmaps a part of a mapping.
     pub(crate) fn unmap_some(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let pick = context.rng.below(self.held.len() as u64) as usize;
         let Some(held) = self.held.get_mut(pick) else {
@@ -230,13 +231,13 @@ impl Mappings {
                     self.held.swap_remove(pick);
                 }
             }
-            // Done with the endpoint, by `leave`.
+            // These end by put_pages or with the endpoint, in `leave`.
             Name::Got(_) => {}
         }
         Ok(())
     }
 
-    /// put_pages of one range.
+    /// Returns one range by put_pages.
     pub(crate) fn put_some(
         &mut self,
         context: &mut Context<'_>,
@@ -265,24 +266,24 @@ impl Mappings {
         Ok(())
     }
 
-    /// The endpoint is closed: pages that were got are gone, mappings stay until somebody ends
-    /// them.
+    /// Handles the close of the endpoint: pages from get_pages are gone, mappings stay until they
+    /// are unmapped.
     pub(crate) fn leave(&mut self, context: &mut Context<'_>) {
         let mapped = |held: &Held| matches!(held.name, Name::Mapped(_));
         context.orphans.extend(self.held.drain(..).filter(mapped));
     }
 
-    /// Links of these nodes broke.
+    /// Marks the mappings across the link between two nodes, or across any link of `node`, as
+    /// lost.
     pub(crate) fn lose(&mut self, node: usize, other: Option<usize>) {
         self.held.iter_mut().for_each(|held| held.lose(node, other));
     }
 }
 
 impl Held {
-    /// Pages that are mapped stay.
+    /// Checks that the mapped pages are still there.
     ///
-    /// # Errors
-    /// When one has gone.
+    /// # Errors When a page is gone.
     pub fn check(&self, model: &Model) -> Result<(), String> {
         let mut pages = self.pages.iter().map(|(_, page)| page.pin);
         match pages.find(|pin| !self.is_lost && model.address(*pin, 0).is_none()) {
@@ -291,7 +292,8 @@ impl Held {
         }
     }
 
-    /// Links of these nodes broke.
+    /// Marks the pages as lost if they are across the link between two nodes, or across any link
+    /// of `node`.
     pub fn lose(&mut self, node: usize, other: Option<usize>) {
         let is_remote = self.nodes[0] != self.nodes[1];
         let concerned =
@@ -301,8 +303,7 @@ impl Held {
 
     /// Reads from a page or writes to it.
     ///
-    /// # Errors
-    /// When the page was given back, or does not hold what it must.
+    /// # Errors When the page was released, or has the wrong content.
     pub fn access(&self, context: &mut Context<'_>) -> Result<(), String> {
         let pick = context.rng.below(self.pages.len() as u64) as usize;
         let Some((place, page)) = self.pages.get(pick) else {
@@ -331,7 +332,7 @@ impl Held {
                     .map_err(|_| "a mapped page is no memory")?,
             }
             context.model.stored(&part, &data);
-            // The model knows of it by other ways.
+            // The model has learned of the store by another way, so it must arrive.
             context.model.is_quiet(parts, &[]);
         } else if context.model.is_quiet(parts, &[]) {
             let mut data = vec![0; length as usize];

@@ -1,5 +1,5 @@
-//! The memory of all nodes, with every page's state known: a store or load that no correct engine
-//! would do stops the simulation.
+//! The memory of all nodes, with the state of every page: a store or load that no correct engine
+//! would make stops the simulation.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,20 +15,20 @@ use crate::rng::{Rng, mix};
 use crate::stores::Stores;
 use crate::trace::Trace;
 
-/// Bytes each node usually has.
+/// Bytes of memory that each node usually has.
 pub const RAM_BYTES: usize = 8 << 20;
 
-/// Distance between an address as the node itself sees it and as its peers do. Makes it an error to
-/// mix the two up.
+/// Distance between an address as the node itself sees it and as its peers see it. The distance
+/// makes it an error to confuse the two.
 const BUS_OFFSET: u64 = 0x4000_0000;
 
-/// Longer stores between two corrupted ones.
+/// A canary corrupts one of this number of longer stores.
 pub const CORRUPTION_INTERVAL: u64 = 5;
 
-/// Blocks between two that are not given back.
+/// A canary does not free one of this number of blocks.
 pub const LEAK_INTERVAL: u64 = 20;
 
-/// The use of a page of a node.
+/// What a page of a node is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -36,74 +36,77 @@ enum Use {
     Engine,
     /// Pinned memory of a program.
     Pinned,
-    /// Memory that a dead driver has left: peers may still store there.
+    /// Memory that a dead driver left behind: peers may still store there.
     Left,
 }
 
-/// The content of freed pinned pages, so that a later read of them is noticed.
+/// The content of freed pinned pages and of freed pages that a driver left, so that a later read
+/// of them is noticed.
 const POISON: u8 = 0xdd;
 
 /// One node's memory.
 struct Ram {
     bytes: Vec<u8>,
     pages: Vec<Use>,
-    /// Pages the engine has allocated.
+    /// Number of pages that the engine has allocated.
     used_count: usize,
-    /// Counts restarts of the node.
+    /// Number of restarts of the node.
     epoch: u64,
 }
 
-/// Stores that are on their way while the node behind them has gone on.
+/// For a canary: requests for doorbells that arrive late, after the node that stored them has
+/// continued.
 #[derive(Default)]
 pub struct LateAsks {
-    /// Nodes, and the words in their memory that this happens to, as peers see them.
+    /// The words that are stored late: the node, and the address in its memory as peers see it.
     words: BTreeSet<(usize, u64)>,
-    /// As above, with the epoch of the node.
+    /// The stores on their way: the node, the address, and the epoch of the node.
     on_their_way: Vec<(usize, u64, u64)>,
 }
 
 impl LateAsks {
-    /// It also happens to the word by which the owner of this node queue pair is asked.
+    /// Adds the word that asks the owner of this node queue pair for doorbells.
     pub fn watch(&mut self, node: usize, queue_pair: u64) {
         self.words.insert((node, queue_pair + BYTES_ARMED_OFFSET));
     }
 }
 
-/// The memory of all nodes, and which nodes reach each other's.
+/// The memory of all nodes, and which nodes can reach whose memory.
 pub struct Fabric {
     rams: Vec<Ram>,
-    /// `reach[a][b]`: the epoch of `b` that `a` is linked to.
+    /// `reach[a][b]` is the epoch of `b` that `a` is linked to.
     reach: Vec<Vec<Option<u64>>>,
-    /// When set (a canary), one byte of every n-th longer store to a peer is changed; this
-    /// many stores remain until the next.
+    /// If set (a canary), one byte of every n-th longer store to a peer is changed. This number of
+    /// stores remain until the next one.
     pub corrupt_after: Option<u64>,
-    /// When set (a canary), words by which nodes ask each other for doorbells are stored late.
+    /// If set (a canary), the words by which nodes ask each other for doorbells are stored late.
     pub late_asks: Option<LateAsks>,
-    /// A node whose memory anybody may store to, allocated or not.
+    /// A node whose memory any store may reach, allocated or not.
     pub lawless: Option<usize>,
-    /// The first failure.
+    /// The first failure, if there was one.
     pub fault: Option<String>,
-    /// Stores on their way, when they take time.
+    /// The stores on their way, if stores take time.
     pub(crate) stores: Option<Stores>,
-    /// The log, for people.
+    /// The trace, for people.
     pub(crate) trace: Trace,
-    /// One in eight allocations is refused.
+    /// Whether one in eight allocations is refused.
     is_scarce: bool,
-    /// The allocation with this number, counted from 1, is refused.
+    /// The number, counted from 1, of the allocation to refuse.
     pub(crate) refuses: Option<u64>,
     allocations: u64,
     refused: u64,
-    /// When set (a canary), every n-th block is not given back; this number remains.
+    /// If set (a canary), every n-th block is not freed. This number of blocks remain until the
+    /// next one.
     pub(crate) leaks_after: Option<u64>,
 }
 
 impl Fabric {
-    /// Memory for `nodes` nodes.
+    /// Makes memory for `nodes` nodes, of [`RAM_BYTES`] each.
     pub fn new(nodes: usize) -> Rc<RefCell<Fabric>> {
         Fabric::with_bytes(nodes, RAM_BYTES)
     }
 
-    /// As `new`, with this number of bytes per node.
+    /// Makes memory for `nodes` nodes, of `ram_bytes` each.
     pub fn with_bytes(nodes: usize, ram_bytes: usize) -> Rc<RefCell<Fabric>> {
         let ram = || Ram {
             bytes: vec![0; ram_bytes],
@@ -128,7 +131,7 @@ impl Fabric {
         }))
     }
 
-    /// The node restarts: its memory is empty again.
+    /// Restarts a node with empty memory.
     pub fn restart(&mut self, node: usize) {
         let ram = &mut self.rams[node];
         ram.pages.fill(Use::Free);
@@ -138,12 +141,13 @@ impl Fabric {
         self.reach[node].fill(None);
     }
 
-    /// The number of nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.rams.len()
     }
 
-    /// The driver of a node has died: its pages, and those its programs had pinned, stay.
+    /// Marks the pages of a node as left after its driver died: its own, and those that its
+    /// programs pinned, stay.
     pub fn leave_pages(&mut self, node: usize) {
         let ram = &mut self.rams[node];
         for page in ram.pages.iter_mut().filter(|page| **page != Use::Free) {
@@ -152,7 +156,7 @@ impl Fabric {
         ram.used_count = 0;
     }
 
-    /// No node can reach the memory that a driver has left any more: it is free.
+    /// Frees the memory that a driver left, which no node can reach any more.
     pub fn free_left(&mut self, node: usize) {
         let ram = &mut self.rams[node];
         for (at, page) in ram.pages.iter_mut().enumerate() {
@@ -163,33 +167,34 @@ impl Fabric {
         }
     }
 
-    /// Allocations so far.
+    /// Returns the number of allocations so far.
     pub fn allocations(&self) -> u64 {
         self.allocations
     }
 
-    /// Counts the restarts of a node.
+    /// Returns the number of restarts of a node.
     pub fn epoch(&self, node: usize) -> u64 {
         self.rams[node].epoch
     }
 
-    /// `from` may (or may no longer) reach the memory `to` has now.
+    /// Sets whether `from` may reach the memory that `to` has now.
     pub fn set_reach(&mut self, from: usize, to: usize, reaches: bool) {
         self.reach[from][to] = reaches.then_some(self.rams[to].epoch);
     }
 
-    /// Pages allocated on a node by its engine.
+    /// Returns the number of pages that a node's engine has allocated.
     pub fn pages_used(&self, node: usize) -> usize {
         self.rams[node].used_count
     }
 
-    /// Pins `count` pages of a node, in contiguous runs of a few pages each that lie in no order;
-    /// the local address of each page, `None` when there are fewer.
+    /// Pins `count` pages of a node, in contiguous runs of a few pages each that are not in order.
+    /// Returns the local address of each page; `None` if there are not enough.
     pub fn pin(&mut self, node: usize, count: usize, rng: &mut Rng) -> Option<Vec<u64>> {
         let ram = &mut self.rams[node];
         let mut pinned = Vec::new();
         while pinned.len() < count {
-            // From some page in the upper half on, the first free one and what follows it.
+            // Starts at a random page in the upper half, and takes the first free page and those
+            // behind it.
             let half = ram.pages.len() / 2;
             let start = half + rng.below(half as u64) as usize;
             let next = (start..ram.pages.len()).chain(half..start);
@@ -210,7 +215,7 @@ impl Fabric {
         Some(pinned)
     }
 
-    /// Ends what `pin` began. Any access to these pages from now on is an error.
+    /// Unpins pages that [`pin`](Self::pin) returned. Any later access to them is an error.
     pub fn unpin(&mut self, node: usize, pages: &[u64]) {
         let ram = &mut self.rams[node];
         for address in pages {
@@ -220,38 +225,38 @@ impl Fabric {
         }
     }
 
-    /// Pages pinned on a node.
+    /// Returns the number of pages pinned on a node.
     pub fn pages_pinned(&self, node: usize) -> usize {
         let pinned = |page: &&Use| **page == Use::Pinned;
         self.rams[node].pages.iter().filter(pinned).count()
     }
 
-    /// The bytes of a node's memory from a local address on, for checks.
+    /// Returns bytes of a node's memory from a local address on, for checks.
     pub fn bytes(&self, node: usize, address: u64, length: usize) -> &[u8] {
         &self.rams[node].bytes[address as usize..address as usize + length]
     }
 
-    /// From now on some allocations are refused.
+    /// Refuses some allocations from now on.
     pub fn begin_scarcity(&mut self) {
         self.is_scarce = true;
     }
 
-    /// Whether some allocations are or were refused.
+    /// Returns whether some allocations are, were or will be refused.
     pub fn is_scarce(&self) -> bool {
         self.is_scarce || self.refused > 0 || self.refuses.is_some()
     }
 
-    /// From now on none is.
+    /// Refuses no more allocations at random from now on.
     pub fn end_scarcity(&mut self) {
         self.is_scarce = false;
     }
 
-    /// The number of those that were refused.
+    /// Returns the number of refused allocations.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Late stores arrive.
+    /// Lets the requests for doorbells on their way arrive.
     pub fn land_asks(&mut self) {
         let Some(late) = &mut self.late_asks else {
             return;
@@ -263,7 +268,8 @@ impl Fabric {
         }
     }
 
-    /// Keeps a store back, if it is one that comes late; whether it is.
+    /// Holds back a store if it is a request for doorbells that must be late. Returns whether it
+    /// did.
     fn is_late(&mut self, to: usize, address: u64) -> bool {
         let epoch = self.rams[to].epoch;
         match &mut self.late_asks {
@@ -279,27 +285,27 @@ impl Fabric {
         self.fault.get_or_insert(what);
     }
 
-    /// Where a peer's range is; `None` when it is not memory at all.
+    /// Returns the range in memory of an address given to peers; `None` if it is outside memory.
     fn range(&self, address: u64, bytes: usize) -> Option<Range<usize>> {
         let start = usize::try_from(address.checked_sub(BUS_OFFSET)?).ok()?;
         let end = start.checked_add(bytes)?;
         (end <= self.rams[0].bytes.len()).then_some(start..end)
     }
 
-    /// Whether the page at an address given to peers is a program's.
+    /// Returns whether a program pinned the page at an address given to peers.
     pub fn is_pinned(&self, node: usize, address: u64) -> bool {
         let range = self.range(address, 1);
         range.is_some_and(|range| self.rams[node].pages[range.start / PAGE_BYTES] == Use::Pinned)
     }
 
-    /// Stores to `to`'s memory as hardware would: whatever is there.
+    /// Stores to memory of `to` as hardware does, whatever the pages are used for.
     pub fn scribble(&mut self, to: usize, address: u64, bytes: &[u8]) {
         if let Some(range) = self.range(address, bytes.len()) {
             self.rams[to].bytes[range].copy_from_slice(bytes);
         }
     }
 
-    /// A store of `from` into memory of `to` is done.
+    /// Makes a store of `from` visible in memory of `to`.
     pub(crate) fn arrive(&mut self, from: usize, to: usize, range: &Range<usize>, bytes: &[u8]) {
         self.check_used(to, range, &format!("a store of node {from} into memory"));
         self.rams[to].bytes[range.clone()].copy_from_slice(bytes);
@@ -332,7 +338,7 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// The view of `node`.
+    /// Makes the view of `node`.
     pub fn new(fabric: &Rc<RefCell<Fabric>>, node: usize) -> NodeMemory {
         NodeMemory {
             fabric: Rc::clone(fabric),
@@ -346,13 +352,14 @@ impl NodeMemory {
         range
     }
 
-    /// Whether a link to the node as it is now exists; if not, stores vanish, as on a dead bus.
+    /// Returns whether there is a link to the node in its present epoch. Without one, stores
+    /// vanish, as on a dead bus.
     fn linked(&self, to: usize) -> bool {
         let fabric = self.fabric.borrow();
         fabric.reach[self.node][to] == Some(fabric.rams[to].epoch)
     }
 
-    /// A copy from a peer's memory is allowed only while those pages are in use.
+    /// Checks a copy out of a peer's memory: the pages must be in use.
     fn check_source(&self, node: NodeId, address: u64, bytes: usize) {
         let from = usize::from(node);
         let range = self.fabric.borrow().range(address, bytes);
@@ -362,7 +369,7 @@ impl NodeMemory {
         }
     }
 
-    /// Reading over the bus pushes stores through, in both directions.
+    /// A read over the bus first lets the stores of both directions arrive.
     fn push_through(&self, node: usize) {
         let mut fabric = self.fabric.borrow_mut();
         fabric.land(self.node, node);
@@ -437,7 +444,7 @@ impl Memory for NodeMemory {
         let range = self.own(address, bytes, "return of memory");
         let fabric = self.fabric.borrow();
         let unused = &fabric.rams[self.node].bytes[range][used..];
-        // The driver does not clear it before it gives it to the next connection.
+        // The driver does not clear the block before it gives it to the next connection.
         let dirty = unused.iter().position(|byte| *byte != 0);
         assert_eq!(
             dirty, None,
@@ -471,7 +478,7 @@ impl Memory for NodeMemory {
         self.write(address, &value.to_le_bytes());
     }
 
-    // All nodes are in one thread: every step is atomic.
+    // All nodes run on one thread, so this is atomic.
     fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32 {
         let found = self.load_index(address);
         if found == expected {

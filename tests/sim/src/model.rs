@@ -1,10 +1,10 @@
 //! A model of every byte of registered memory: the pinned memory of all programs, the windows they
-//! registered, and the transfers under way.
+//! registered, and the transfers in progress.
 //!
-//! Transfers are weakly ordered, so programs begin only those that do not touch what another one
-//! under way writes, nor write what one reads. Then each byte has the value the model knows or, if
-//! a transfer under way writes it, the value that is being written; and the latter for certain once
-//! the transfer is known to be over.
+//! Transfers are weakly ordered, so a program begins a transfer only if no other transfer in
+//! progress writes any of its bytes or reads any byte it writes. Each byte then has the value in
+//! the model or, if a transfer in progress writes it, the value being written. Once the transfer
+//! is known to be over, the byte must have the new value.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,83 +18,85 @@ use crate::memory::{Fabric, NodeMemory};
 use crate::rng::Rng;
 use crate::spaces::{End, WindowState};
 
-/// A number on a node.
+/// Names a pin or a use: its node, and its number.
 pub type Key = (usize, u64);
 
-/// Pinned memory of a program.
+/// Memory that a program pinned.
 #[derive(Debug)]
 pub struct Pin {
     /// Local address of each page.
     pages: Vec<u64>,
-    /// Its content, but for transfers under way.
+    /// The content, without the writes of transfers in progress.
     content: Vec<u8>,
-    /// Windows and transfers the engine was given it for and has not released.
+    /// Number of windows and transfers for which the engine uses the memory and has not released
+    /// it yet.
     uses: u32,
-    /// It was unpinned too early, on purpose.
+    /// Whether a canary unpinned the memory too early.
     is_gone: bool,
 }
 
 /// Some bytes of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which.
+    /// The pin.
     pub pin: Key,
-    /// Where in it.
+    /// The bytes, as offsets in the pin.
     pub bytes: Range<usize>,
 }
 
-/// A transfer that may not be over.
+/// A transfer that may still be in progress.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The end whose engine carries it out, and the other one.
+    /// The end whose engine executes the transfer, and the other end.
     pub ends: [u64; 2],
-    /// It is the store of a fence_signal.
+    /// Whether it is the store of a fence_signal.
     pub is_signal: bool,
-    /// Source, unless it is no pinned memory.
+    /// The source, or nothing if the source is not pinned memory.
     pub from: Vec<Segment>,
-    /// Destination, unless it is no pinned memory.
+    /// The destination, or nothing if the destination is not pinned memory.
     pub to: Vec<Segment>,
-    /// The bytes that arrive there.
+    /// The bytes that arrive at the destination.
     pub data: Vec<u8>,
-    /// The last byte arrives last.
+    /// Whether the last byte must arrive last.
     pub is_ordered: bool,
-    /// A link broke or an end was closed, so only a part may arrive; bytes may read as ones.
+    /// Whether a link broke, an end was closed or the call failed, so that only a part may arrive
+    /// and bytes may read as ones.
     pub is_lost: bool,
-    /// Both nodes.
+    /// The two nodes.
     pub nodes: [usize; 2],
 }
 
-/// The uses the engine makes of a pin.
+/// One use that the engine makes of a pin.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     pin: Key,
-    /// The transfer that ends with this use.
+    /// The transfer that ends together with this use, if any.
     transfer: Option<u64>,
 }
 
 /// Counts that show that a simulation did something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Windows registered.
+    /// Number of windows registered.
     pub windows: u64,
-    /// Windows unregistered by a call.
+    /// Number of windows unregistered by a call.
     pub unregistered: u64,
-    /// Transfers that are known to have arrived.
+    /// Number of transfers that are known to have arrived.
     pub transfers: u64,
-    /// Bytes of them.
+    /// Number of bytes in these transfers.
     pub bytes: u64,
-    /// Marks waited for.
+    /// Number of marks waited for.
     pub marks: u64,
-    /// Signals seen.
+    /// Number of signals seen.
     pub signals: u64,
-    /// Mappings.
+    /// Number of mappings made.
     pub mappings: u64,
-    /// Calls refused as they should be.
+    /// Number of calls that failed as they should.
     pub refused: u64,
 }
 
 impl Counts {
-    /// Adds another simulation's.
+    /// Adds the counts of another simulation.
     pub fn add(&mut self, other: &Counts) {
         self.windows += other.windows;
         self.unregistered += other.unregistered;
@@ -107,16 +109,16 @@ impl Counts {
     }
 }
 
-/// All of it.
+/// All pins, uses, transfers and ends.
 pub struct Model {
     fabric: Rc<RefCell<Fabric>>,
     pins: BTreeMap<Key, Pin>,
     uses: BTreeMap<Key, Use>,
     transfers: BTreeMap<u64, Transfer>,
-    /// Ends by the seeds of their streams.
+    /// The ends, by the seeds of their streams.
     pub ends: BTreeMap<u64, End>,
     next: u64,
-    /// Some node was switched off.
+    /// Whether the memory of some node is lost.
     has_died: bool,
     /// When set (a canary), pages are unpinned when their window is unregistered.
     pub unpins_early: bool,
@@ -132,7 +134,7 @@ fn overlap(a: &[Segment], b: &[Segment]) -> bool {
 }
 
 impl Model {
-    /// Nothing pinned yet.
+    /// Makes a model in which nothing is pinned.
     pub fn new(fabric: &Rc<RefCell<Fabric>>) -> Model {
         Model {
             fabric: Rc::clone(fabric),
@@ -154,7 +156,8 @@ impl Model {
 
     // Pinned memory.
 
-    /// Pins memory with random content, for one use; its key and the number of the use.
+    /// Pins memory with random content for one use. Returns the key of the pin and the number of
+    /// the use.
     pub fn pin(&mut self, node: usize, pages: usize, rng: &mut Rng) -> Option<(Key, u64)> {
         let pages = self.fabric.borrow_mut().pin(node, pages, rng)?;
         let key = (node, self.number());
@@ -179,7 +182,7 @@ impl Model {
         Some((key, use_id))
     }
 
-    /// One more use of memory that is pinned; its number.
+    /// Adds a use of memory that is pinned already. Returns the number of the use.
     pub fn use_again(&mut self, pin: Key) -> Option<u64> {
         let number = self.number();
         self.pins.get_mut(&pin)?.uses += 1;
@@ -188,14 +191,14 @@ impl Model {
         Some(number)
     }
 
-    /// A use that is a transfer.
+    /// Records that this use ends together with transfer `id`.
     pub fn bind_use(&mut self, node: usize, use_id: u64, id: u64) {
         if let Some(entry) = self.uses.get_mut(&(node, use_id)) {
             entry.transfer = Some(id);
         }
     }
 
-    /// Some pin of a node.
+    /// Picks a pin of a node at random.
     pub fn any_pin(&self, node: usize, rng: &mut Rng) -> Option<Key> {
         let on_node = |(key, pin): &(&Key, &Pin)| key.0 == node && !pin.is_gone;
         let pins = self.pins.iter().filter(on_node);
@@ -203,18 +206,18 @@ impl Model {
         keys.get(rng.below(keys.len() as u64) as usize).copied()
     }
 
-    /// Its pages.
+    /// Returns the number of pages of a pin.
     pub fn pages(&self, pin: Key) -> usize {
         self.pins.get(&pin).map_or(0, |pin| pin.pages.len())
     }
 
-    /// Local address of a byte.
+    /// Returns the local address of the byte at offset `at` of a pin.
     pub fn address(&self, pin: Key, at: usize) -> Option<u64> {
         let page = self.pins.get(&pin)?.pages.get(at / PAGE_BYTES)?;
         Some(page + (at % PAGE_BYTES) as u64)
     }
 
-    /// Its contiguous runs, not always as long as they could be.
+    /// Returns the contiguous runs of a pin, some of them split at random.
     pub fn runs(&self, pin: Key, rng: &mut Rng) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let pages = self.pins.get(&pin).map_or(&[][..], |pin| &pin.pages);
@@ -235,10 +238,11 @@ impl Model {
         runs
     }
 
-    /// The engine has ended a use. A connection that is gone excuses a lot.
+    /// Handles the end of a use, which the engine reported. The checks are looser if the
+    /// connection is gone.
     ///
-    /// # Errors
-    /// When it did not have it, or the memory is not what it must be.
+    /// # Errors When the engine did not have the use, the window is still registered, or the
+    /// memory has the wrong content.
     pub fn released(
         &mut self,
         node: usize,
@@ -267,10 +271,9 @@ impl Model {
         self.drop_use(ended.pin)
     }
 
-    /// A use that the engine did not take.
+    /// Ends a use that the engine did not accept.
     ///
-    /// # Errors
-    /// When the memory is not what it must be.
+    /// # Errors When the memory has the wrong content.
     pub fn not_used(&mut self, node: usize, use_id: u64) -> Result<(), String> {
         let Some(ended) = self.uses.remove(&(node, use_id)) else {
             return Ok(());
@@ -278,7 +281,7 @@ impl Model {
         self.drop_use(ended.pin)
     }
 
-    /// One use less; unused memory is unpinned.
+    /// Ends one use of a pin, and unpins it after the last one.
     fn drop_use(&mut self, key: Key) -> Result<(), String> {
         let Some(pin) = self.pins.get_mut(&key) else {
             return Ok(());
@@ -291,7 +294,7 @@ impl Model {
         if let Some(pin) = self.pins.remove(&key) {
             self.fabric.borrow_mut().unpin(key.0, &pin.pages);
         }
-        // The memory notices a later read or write.
+        // The simulated memory notices any later read or write.
         let pins = &self.pins;
         self.transfers.retain(|_, transfer| {
             transfer.from.retain(|segment| segment.pin != key);
@@ -300,7 +303,7 @@ impl Model {
         Ok(())
     }
 
-    /// The canary: a window was unregistered, so its memory goes at once.
+    /// For a canary: unpins the memory of a window as soon as the window is unregistered.
     pub fn window_ended(&mut self, key: Key) {
         let pin = self.pins.get_mut(&key);
         let Some(pin) = pin.filter(|pin| self.unpins_early && pin.uses == 1) else {
@@ -310,7 +313,7 @@ impl Model {
         self.fabric.borrow_mut().unpin(key.0, &pin.pages);
     }
 
-    /// A node's memory is gone.
+    /// Forgets all pins, uses and ends of a node whose memory is lost.
     pub fn forget_node(&mut self, node: usize) {
         self.has_died = true;
         self.pins.retain(|key, _| key.0 != node);
@@ -318,16 +321,17 @@ impl Model {
         self.ends.retain(|_, end| end.node != node);
     }
 
-    /// The pins and uses that must be gone in the end.
+    /// Returns the numbers of pins and of uses, which must be 0 at the end.
     pub fn left_over(&self) -> [usize; 2] {
         [self.pins.len(), self.uses.len()]
     }
 
     // Transfers.
 
-    /// Whether a transfer between these would not disturb any other, nor itself.
+    /// Returns whether a transfer from `from` to `to` would disturb neither itself nor any other.
     ///
-    /// The caller has learned of the stores by another way than the link, so they have arrived.
+    /// Stores on their way to these segments arrive first, because the caller has learned of them
+    /// by another way than the link.
     pub fn is_quiet(&self, from: &[Segment], to: &[Segment]) -> bool {
         self.land(from);
         self.land(to);
@@ -340,7 +344,7 @@ impl Model {
             })
     }
 
-    /// Stores on their way to these segments arrive.
+    /// Lets the stores on their way to these segments arrive.
     fn land(&self, segments: &[Segment]) {
         let mut fabric = self.fabric.borrow_mut();
         for segment in segments {
@@ -355,7 +359,7 @@ impl Model {
         }
     }
 
-    /// The model's statement about a piece of memory.
+    /// Returns the content that these segments have in the model.
     pub fn content(&self, segments: &[Segment]) -> Vec<u8> {
         let bytes = segments.iter().flat_map(|segment| {
             let pin = self.pins.get(&segment.pin);
@@ -364,7 +368,7 @@ impl Model {
         bytes.copied().collect()
     }
 
-    /// The real content.
+    /// Returns the content of the simulated memory.
     fn actual(&self, pin: Key, bytes: Range<usize>) -> Vec<u8> {
         let Some(entry) = self.pins.get(&pin) else {
             return Vec::new();
@@ -381,33 +385,33 @@ impl Model {
         result
     }
 
-    /// A transfer is under way from now on. Its number.
+    /// Records that a transfer is in progress from now on. Returns its number.
     pub fn begin(&mut self, transfer: Transfer) -> u64 {
         let id = self.number();
         self.transfers.insert(id, transfer);
         id
     }
 
-    /// Copies under way that this end's engine carries out.
+    /// Returns the copies in progress that the engine of this end executes.
     pub fn begun_by(&self, end: u64) -> Vec<u64> {
         let own = |t: &Transfer| t.ends[0] == end && !t.is_signal;
         let own = self.transfers.iter().filter(|(_, t)| own(t));
         own.map(|(id, _)| *id).collect()
     }
 
-    /// Whether a transfer is not known to be over.
+    /// Returns whether a transfer may still be in progress.
     pub fn is_under_way(&self, id: u64) -> bool {
         self.transfers.contains_key(&id)
     }
 
-    /// Whether something prevents a transfer.
+    /// Returns whether a transfer is unknown or may not arrive in full.
     pub fn is_lost(&self, id: u64) -> bool {
         self.transfers
             .get(&id)
             .is_none_or(|transfer| transfer.is_lost)
     }
 
-    /// Whether what a transfer writes can be seen at its destination, all of it.
+    /// Returns whether all bytes of a transfer can be seen at its destination.
     pub fn has_arrived(&self, id: u64) -> bool {
         self.transfers.get(&id).is_some_and(|transfer| {
             let mut data = &transfer.data[..];
@@ -419,10 +423,10 @@ impl Model {
         })
     }
 
-    /// A transfer is over: all of it must be there, if nothing prevented that.
+    /// Ends a transfer. All its bytes must have arrived, unless it is lost; then each byte may
+    /// also be the old one or read as ones.
     ///
-    /// # Errors
-    /// When it is not.
+    /// # Errors When a byte is wrong.
     pub fn complete(&mut self, id: u64) -> Result<(), String> {
         let Some(transfer) = self.transfers.remove(&id) else {
             return Ok(());
@@ -456,7 +460,7 @@ impl Model {
         Ok(())
     }
 
-    /// The link between two nodes broke, or all of a node's: whatever crosses it may not arrive.
+    /// Marks what crosses the link between two nodes, or any link of `node`, as lost.
     pub fn lose(&mut self, node: usize, other: Option<usize>) {
         for transfer in self.transfers.values_mut() {
             let is_remote = transfer.nodes[0] != transfer.nodes[1];
@@ -472,7 +476,7 @@ impl Model {
         }
     }
 
-    /// The connection of an end is gone.
+    /// Marks the transfers of an end as lost, because its connection is gone.
     pub fn lose_end(&mut self, end: u64) {
         if let Some(end) = self.ends.get_mut(&end) {
             end.is_broken = true;
@@ -482,30 +486,29 @@ impl Model {
         }
     }
 
-    /// A call failed half way: what it writes may or may not arrive.
+    /// Marks a transfer as lost after its call failed half way: its bytes may or may not arrive.
     pub fn give_up(&mut self, id: u64) {
         if let Some(transfer) = self.transfers.get_mut(&id) {
             transfer.is_lost = true;
         }
     }
 
-    /// The result of this transfer is not wanted any more.
+    /// Drops a transfer whose result does not matter any more.
     pub fn forget(&mut self, id: u64) {
         self.transfers.remove(&id);
     }
 
-    /// A program has stored to its own or mapped memory.
+    /// Records that a program stored to its own or to mapped memory.
     pub fn stored(&mut self, segment: &Segment, bytes: &[u8]) {
         if let Some(pin) = self.pins.get_mut(&segment.pin) {
             pin.content[segment.bytes.clone()].copy_from_slice(bytes);
         }
     }
 
-    /// All transfers whose ends are open and whose link holds must have arrived, as nothing is left
-    /// to do.
+    /// Checks all memory when nothing is left to do: all transfers that are not lost must have
+    /// arrived.
     ///
-    /// # Errors
-    /// When one has not.
+    /// # Errors When a transfer has not arrived, or a byte is wrong.
     pub fn check_quiescent(&mut self) -> Result<(), String> {
         let due = self.transfers.iter().filter(|(_, t)| !t.is_lost);
         for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -514,18 +517,16 @@ impl Model {
         self.check_all()
     }
 
-    /// Checks every byte.
+    /// Checks every byte of all pins.
     ///
-    /// # Errors
-    /// The first that is wrong.
+    /// # Errors Names the first byte that is wrong.
     pub fn check_all(&self) -> Result<(), String> {
         self.pins.keys().try_for_each(|pin| self.check_pin(*pin))
     }
 
     /// Checks every byte of a pin.
     ///
-    /// # Errors
-    /// The first that is wrong.
+    /// # Errors Names the first byte that is wrong.
     pub fn check_pin(&self, key: Key) -> Result<(), String> {
         let Some(pin) = self.pins.get(&key) else {
             return Ok(());
@@ -537,7 +538,7 @@ impl Model {
         if actual == pin.content {
             return Ok(());
         }
-        // Where it differs a transfer must be under way, and have arrived there.
+        // Where the memory differs, a transfer in progress must have written it.
         let mut explained = pin.content.clone();
         for transfer in self.transfers.values() {
             let mut data = &transfer.data[..];
@@ -564,7 +565,7 @@ impl Model {
         })
     }
 
-    /// If the last byte of an ordered transfer has arrived, everything must have.
+    /// Checks that all bytes of an ordered transfer have arrived if its last byte has.
     fn check_order(&self, transfer: &Transfer) -> Result<(), String> {
         let [.., last] = &transfer.to[..] else {
             return Ok(());
@@ -589,8 +590,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether calls may fail for want of memory: allocations are or were refused now and then, or
-    /// a node died, whose memory then reads as ones.
+    /// Returns whether calls may fail for lack of memory: allocations are or were refused now and
+    /// then, or a node died, whose memory then reads as ones.
     pub fn is_scarce(&self) -> bool {
         self.has_died || self.fabric.borrow().is_scarce()
     }

@@ -1,5 +1,4 @@
-//! A peer written out by hand: a node without an engine, whose every message and store a test
-//! chooses.
+//! A scripted peer: a node without an engine, for which a test chooses every message and store.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,30 +11,31 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::memory::{Fabric, NodeMemory};
 
-/// Bytes in every ring of such a peer, and of the node it talks to.
+/// Bytes in every ring of such a peer, and of the node under test.
 pub const RING_BYTES: u32 = 4096;
 
-/// Distance from a queue pair structure to its ring, in our own engines' blocks as in this peer's.
+/// Distance in bytes from a queue pair structure to its ring, in the blocks of real engines as in
+/// this peer's.
 const RING_OFFSET: u64 = 4096;
 
-/// One such peer and its link to the node under test.
+/// A scripted peer and its link to the node under test.
 pub struct ScriptedPeer {
-    /// Its memory.
+    /// The peer's memory.
     pub memory: NodeMemory,
-    /// Everybody's memory.
+    /// The memory of all nodes.
     pub fabric: Rc<RefCell<Fabric>>,
     node: NodeId,
     other: NodeId,
-    /// Local address of the node queue pair.
+    /// The local address of the peer's node queue pair.
     node_qp: u64,
-    /// Bus address of the other node's queue pair for this link.
+    /// The bus address of the other node's queue pair for this link.
     pub other_qp: u64,
     write: u32,
     read: u32,
 }
 
 impl ScriptedPeer {
-    /// The peer `node`, which will talk to `other`.
+    /// Makes the peer `node`, which will talk to `other`.
     pub fn new(fabric: &Rc<RefCell<Fabric>>, node: NodeId, other: NodeId) -> ScriptedPeer {
         ScriptedPeer {
             memory: NodeMemory::new(fabric, usize::from(node)),
@@ -49,7 +49,8 @@ impl ScriptedPeer {
         }
     }
 
-    /// A new block with a queue pair structure, changed by `change`; its local and its bus address.
+    /// Allocates a block with a queue pair structure that `change` adjusts. Returns the local and
+    /// the bus address of the structure.
     pub fn make_queue_pair(&mut self, change: impl FnOnce(&mut QueuePair)) -> Option<(u64, u64)> {
         let local = self
             .memory
@@ -61,7 +62,8 @@ impl ScriptedPeer {
         Some((local, exported))
     }
 
-    /// Begins a link: a fresh node queue pair, and the other node's at `other_qp`. Its bus address.
+    /// Starts a link with a new node queue pair; the other node's is at `other_qp`. Returns the
+    /// bus address of the new queue pair.
     pub fn begin(&mut self, other_qp: u64, extensions: u32) -> u64 {
         let pair = self.make_queue_pair(|structure| structure.extensions = extensions.into());
         let (local, exported) = pair.unwrap_or_default();
@@ -71,12 +73,12 @@ impl ScriptedPeer {
         exported
     }
 
-    /// Where the next message goes in the other node's ring.
+    /// Returns the position of the next message in the other node's ring.
     pub fn written(&self) -> u32 {
         self.write
     }
 
-    /// Stores to the other node's memory, whatever is there.
+    /// Stores to the other node's memory, whatever the pages are used for.
     pub fn scribble(&mut self, address: u64, bytes: &[u8]) {
         self.fabric
             .borrow_mut()
@@ -94,18 +96,18 @@ impl ScriptedPeer {
         self.scribble(self.other_qp + LOCAL_WRITE_OFFSET, &write.to_le_bytes());
     }
 
-    /// As `send`, from `from` on this node to `to` on the other one.
+    /// Sends a message from port `from` of this node to port `to` of the other one.
     pub fn say(&mut self, from: u16, to: u16, body: NodeMessage) {
         let (source, destination) = (PortId::new(self.node, from), PortId::new(self.other, to));
         self.send(&Message::new(source, destination, body));
     }
 
-    /// Takes all messages out of the own ring.
+    /// Takes all messages out of the peer's own ring.
     pub fn receive(&mut self) -> Vec<Message> {
         self.receive_some(usize::MAX)
     }
 
-    /// Takes messages out of the own ring, at most this number.
+    /// Takes at most `most` messages out of the peer's own ring.
     pub fn receive_some(&mut self, most: usize) -> Vec<Message> {
         let write = self.memory.load_index(self.node_qp + LOCAL_WRITE_OFFSET);
         let mut messages = Vec::new();

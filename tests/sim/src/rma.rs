@@ -1,4 +1,4 @@
-//! A program's use of registered memory: windows, transfers, fences and mappings on one end of a
+//! A program's use of registered memory: windows, transfers, fences and mappings of one end of a
 //! connection, all checked against the [`Model`].
 
 use scif_abi::Error;
@@ -12,39 +12,39 @@ use crate::model::Model;
 use crate::rng::Rng;
 use crate::spaces::{Cover, End, Window, WindowState};
 
-/// Bytes of a page.
+/// Bytes in a page.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// The result of a turn.
 pub(crate) enum Progress {
-    /// Something was done.
+    /// The program did something.
     Some,
-    /// Nothing can be done before an event, or all is done.
+    /// The program can do nothing before an event, or has done everything.
     None,
 }
 
-/// A call whose result is not there.
+/// A call whose result is not there yet.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     pub(crate) ticket: Ticket,
     pub(crate) kind: Kind,
 }
 
-/// The kind of the call.
+/// The kind of a call.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// The window, which has its offset already if that is fixed.
+    /// A register. The window has its offset already if the offset is fixed.
     Register {
         window: Window,
         is_fixed: bool,
     },
     Unregister,
-    /// Number of the transfer, and whether it is over when the call is.
+    /// A transfer: its number in the model, and whether it is over when the call is.
     Transfer {
         id: u64,
         is_sync: bool,
     },
-    /// Number of the transfer; the data beside the call.
+    /// A virtual transfer: its number in the model, and the data of the program.
     Virtual {
         id: u64,
         direction: Direction,
@@ -52,15 +52,16 @@ pub(crate) enum Kind {
         /// The bytes that a read must find.
         expected: Vec<u8>,
     },
-    /// The transfers under way when it was asked for.
+    /// A fence_mark, with the transfers in progress at the time of the call.
     Mark(Vec<u64>),
-    /// The transfers that must be over.
+    /// A fence_wait, with the transfers that must be over afterwards.
     Wait(Vec<u64>),
-    /// End and use of each window that must not end before the peer has looked for it.
+    /// A fence_signal, with the end and use of each window that must not end before the peer has
+    /// looked it up.
     Signal(Vec<(u64, u64)>),
 }
 
-/// A store of fence_signal: its own number, and what was under way before it.
+/// The store of a fence_signal: its number in the model, and the transfers in progress before it.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     pub(crate) id: u64,
@@ -71,21 +72,21 @@ pub(crate) struct Awaited {
 #[derive(Debug)]
 pub(crate) struct RmaEnd {
     pub(crate) endpoint: EndpointId,
-    /// Seed of the own stream, which names this end.
+    /// The seed of the end's own stream, which names the end.
     pub(crate) me: u64,
     actions_left: u64,
     pub(crate) outstanding: Vec<Outstanding>,
-    /// Marks, and what they stand for.
+    /// The marks, each with the transfers it stands for.
     pub(crate) marks: Vec<(i32, Vec<u64>)>,
     pub(crate) awaited: Vec<Awaited>,
     mappings: Mappings,
 }
 
-/// The possible results of a call.
+/// The results that a call may have.
 pub(crate) struct Expectation {
-    /// It may fail with these.
+    /// The errors that the call may return.
     pub(crate) errors: Vec<Error>,
-    /// It must.
+    /// Whether the call must return one of them.
     pub(crate) is_bad: bool,
 }
 
@@ -98,13 +99,14 @@ impl From<&Cover> for Expectation {
     }
 }
 
-/// Whether the connection is gone, so that calls may say so.
+/// Returns whether the connection is gone, so that calls may return errors for that reason.
 pub(crate) fn is_gone(context: &mut Context<'_>, endpoint: EndpointId) -> bool {
     let ready = context.engine.poll(context.memory, endpoint);
     ready.intersects(Readiness::HUP | Readiness::ERR)
 }
 
-/// The value of a call, `None` when it failed as it may.
+/// Returns the value of a call; `None` if it failed in a way it may. Any other result is a broken
+/// rule.
 pub(crate) fn judge<T>(
     context: &mut Context<'_>,
     endpoint: EndpointId,
@@ -180,17 +182,18 @@ impl RmaEnd {
         }
     }
 
-    /// Nothing is left to do and no call is out.
+    /// Returns whether nothing is left to do and no call is in progress.
     pub(crate) fn is_done(&self) -> bool {
         self.actions_left == 0 && self.outstanding.is_empty()
     }
 
-    /// The mappings.
+    /// Returns the mappings.
     pub(crate) fn held(&self) -> &[Held] {
         self.mappings.held()
     }
 
-    /// Links of these nodes broke.
+    /// Marks the mappings across the link between two nodes, or across any link of `node`, as
+    /// lost.
     pub(crate) fn lose(&mut self, node: usize, other: Option<usize>) {
         self.mappings.lose(node, other);
     }
@@ -231,7 +234,7 @@ impl RmaEnd {
             4 => self.unregister(context),
             5..7 => self.registered_transfer(context, peer),
             7..9 => {
-                // As programs do: a flag behind the data.
+                // As programs do: data, followed by a flag.
                 self.registered_transfer(context, peer)?;
                 self.signal(context, peer)
             }
@@ -250,7 +253,7 @@ impl RmaEnd {
 
     // Ends of calls.
 
-    /// Looks at one outstanding call; whether it got anywhere.
+    /// Checks one call for its result. Returns whether the call made progress.
     fn collect(&mut self, context: &mut Context<'_>, index: usize) -> Result<bool, String> {
         let Outstanding { ticket, kind } = &mut self.outstanding[index];
         let ticket = *ticket;
@@ -269,7 +272,7 @@ impl RmaEnd {
         } else {
             match context.engine.finish(ticket) {
                 Some(result) => result,
-                // At times a program does not wait.
+                // At times a program abandons its call.
                 None if !context.finishing && context.rng.one_in(200) => {
                     let Outstanding { ticket, kind } = self.outstanding.swap_remove(index);
                     context.engine.abandon(context.memory, ticket);
@@ -373,7 +376,7 @@ impl RmaEnd {
                 window.state = WindowState::Live;
                 end.windows.push(window);
             }
-            // Released before its program could ask, as the node was lost.
+            // Released before its program could ask, because the node was lost.
             (Some(_), None) => {}
             (None, Some(known)) => known.state = WindowState::Ended,
             (None, None) => {}
@@ -390,7 +393,7 @@ impl RmaEnd {
             Kind::Register { window, is_fixed } => {
                 if let Some(end) = model.ends.get_mut(&self.me) {
                     if !is_fixed {
-                        // It may stay for ever where nobody knows.
+                        // The window may stay for ever at an offset that no program knows.
                         return;
                     }
                     if let Some(w) = end.windows.iter_mut().find(|w| w.use_id == window.use_id) {
@@ -399,12 +402,13 @@ impl RmaEnd {
                 }
             }
             Kind::Transfer { id, .. } | Kind::Virtual { id, .. } => model.give_up(*id),
-            // Nothing shows when the peer has looked the windows up, so they stay.
+            // The program does not learn when the peer has looked up the windows, so they stay.
             Kind::Signal(_) | Kind::Unregister | Kind::Mark(_) | Kind::Wait(_) => {}
         }
     }
 
-    /// A signal that is seen proves that everything before it has arrived.
+    /// Checks for the signals of this end. A signal that can be seen proves that everything before
+    /// it has arrived.
     pub(crate) fn look_for_signals(&mut self, model: &mut Model) -> Result<(), String> {
         let mut result = Ok(());
         self.awaited.retain(|awaited| {
@@ -422,7 +426,7 @@ impl RmaEnd {
         result
     }
 
-    /// The endpoint has been closed: all calls must have ended.
+    /// Handles the close of the endpoint: all calls must have ended.
     pub(crate) fn closed(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         context.model.close(self.me);
         for Outstanding { ticket, kind } in std::mem::take(&mut self.outstanding) {
@@ -447,7 +451,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// Whether an event was forgotten: asked when the program sleeps and nothing goes on.
+    /// Checks for a missing event, when the program sleeps and nothing is in progress.
     pub(crate) fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         for index in (0..self.outstanding.len()).rev() {
             if self.collect(context, index)? {
@@ -458,7 +462,7 @@ impl RmaEnd {
     }
 }
 
-/// Random bytes.
+/// Returns random bytes.
 pub(crate) fn noise(rng: &mut Rng, length: usize) -> Vec<u8> {
     let words = (0..length.div_ceil(8)).flat_map(|_| rng.number().to_le_bytes());
     words.take(length).collect()

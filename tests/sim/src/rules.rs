@@ -1,4 +1,4 @@
-//! The invariants of a world: after every step, when nothing is under way, and at the end.
+//! The invariants of a world: after every step, when nothing is in progress, and at the end.
 
 use scif_core::{Resource, Scope};
 
@@ -30,7 +30,7 @@ impl World {
         Ok(())
     }
 
-    /// Memory that is mapped is there, whatever became of windows and connections.
+    /// Checks that mapped memory is still there, whatever happened to the windows and connections.
     fn check_held(&self) -> Result<(), String> {
         for node in &self.nodes {
             let programs = node.programs.iter();
@@ -42,13 +42,14 @@ impl World {
         Ok(())
     }
 
-    /// Whether memory of a node may have gone while others used it.
+    /// Returns whether the memory of a node may have gone while others used it.
     fn is_anyone_killed(&self) -> bool {
         let faults = &self.report.faults;
         faults.count(Fault::NodeKilled) + faults.count(Fault::DriverKilled) > 0
     }
 
-    /// Nothing happens without the passing of time: no program with a result sleeps.
+    /// Checks that no program sleeps although its call has a result, while nothing can happen
+    /// before time passes.
     pub(crate) fn check_asleep(&mut self) -> Result<(), String> {
         for number in 0..self.nodes.len() {
             let Some((mut context, programs)) = self.context(number) else {
@@ -61,8 +62,8 @@ impl World {
         Ok(())
     }
 
-    /// All programs have ended and all links are up: nothing that two ends had between them may be
-    /// left, without any link having to go down for it.
+    /// Checks, when all programs have ended and all links are up, that nothing that two ends
+    /// shared is left, without any link having to go down for it.
     pub(crate) fn check_gone(&self) -> Result<(), String> {
         for (number, node) in self.nodes.iter().enumerate() {
             let Some(engine) = &node.engine else { continue };
@@ -79,7 +80,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing may be left over.
+    /// Takes all links down and checks that nothing is left.
     pub(crate) fn check_empty(&mut self) -> Result<(), String> {
         for number in 0..self.nodes.len() {
             for other in 0..self.nodes.len() {
@@ -104,7 +105,7 @@ impl World {
             }
             let complaints = [
                 stats.rings_reset,
-                // A dead peer's memory reads as ones.
+                // A dead peer's memory reads as ones, so its queue pairs may look bad.
                 if self.is_anyone_killed() {
                     0
                 } else {

@@ -1,4 +1,4 @@
-//! Runs worlds of every kind for many seeds on all cores, with progress, and sums up.
+//! Runs worlds of every kind for many seeds on several threads, reports progress, and sums up.
 
 use std::io::Write;
 use std::ops::Range;
@@ -15,42 +15,44 @@ use crate::verbs::{self, VerbsSettings};
 use crate::world::{Settings, Spoil};
 use crate::{bypass, hostile, world};
 
-/// Steps of a world of nodes, and of one of bypass clients.
+/// Steps in a world of nodes, and in one of bypass clients.
 const STEPS: u64 = 3000;
 
-/// Steps of an attack by a hostile peer.
+/// Steps in an attack by a hostile peer.
 const ATTACK_STEPS: u64 = 1500;
 
-/// Steps of a world of management datagrams.
+/// Steps in a world of management datagrams.
 const DATAGRAM_STEPS: u64 = 1000;
 
-/// Steps of a world in which each allocation is refused in turn, and each call's client killed.
+/// Steps in the worlds of a sweep, which refuse each allocation in turn and kill the client of
+/// each call in turn.
 const SWEEP_STEPS: u64 = 250;
 
-/// Steps of a world of Scheduled Transfers in which an end dies at each store in turn.
+/// Steps in the worlds of a sweep in which an end of a Scheduled Transfer dies at each store in
+/// turn.
 const SHORT_STEPS: u64 = 150;
 
-/// One seed in this number is swept: a sweep takes as long as many random worlds.
+/// One seed in this number is swept, because a sweep takes as long as many random worlds.
 const SWEEP_EVERY: u64 = 8;
 
-/// Violations after which there is no point in going on.
+/// Number of violations after which the run stops.
 const MOST_VIOLATIONS: u64 = 10;
 
-/// Between two lines of progress.
+/// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// The result of many worlds.
+/// The sum over many worlds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Total {
-    /// Seeds that are done.
+    /// Number of seeds that are done.
     pub seeds: u64,
-    /// Worlds played.
+    /// Number of worlds played.
     pub worlds: u64,
-    /// Steps taken in them.
+    /// Number of steps taken in them.
     pub steps: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Worlds in which a rule was broken.
+    /// Number of worlds in which a rule was broken.
     pub violations: u64,
 }
 
@@ -63,7 +65,7 @@ impl Total {
         self.violations += other.violations;
     }
 
-    /// One world more; its failure, if it had one.
+    /// Counts one world that ended without failure.
     fn count(&mut self, steps: u64, faults: &Faults) {
         self.worlds += 1;
         self.steps += steps;
@@ -71,7 +73,7 @@ impl Total {
     }
 }
 
-/// Plays all worlds of one seed; what they did and what was broken.
+/// Plays all worlds of one seed. Returns the counts and the broken rules.
 pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
     let mut total = Total::default();
     let mut failures = Vec::new();
@@ -111,11 +113,10 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
     (total, failures)
 }
 
-/// The worlds of Scheduled Transfers: one whose programs die, one with a hostile program, and the
-/// same for sessions and for RDMA verbs.
+/// Plays the worlds of Scheduled Transfers, of sessions and of RDMA verbs: one of each whose
+/// programs die, and one of each with a hostile program.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 fn play_transfers(seed: u64, total: &mut Total) -> Result<(), Failure> {
     for is_hostile in [false, true] {
         let settings = StSettings {
@@ -143,10 +144,9 @@ fn play_transfers(seed: u64, total: &mut Total) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The worlds of management datagrams: one over a good wire, and one with faults.
+/// Plays the worlds of management datagrams: one over a good wire, and one with faults.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 fn play_datagrams(seed: u64, total: &mut Total) -> Result<(), Failure> {
     for is_calm in [true, false] {
         let settings = MadSettings {
@@ -160,12 +160,11 @@ fn play_datagrams(seed: u64, total: &mut Total) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Small worlds again and again: each allocation is refused in turn, then the client of each call
-/// is killed; a program of a transfer or of verbs dies at each store, a session's connection is cut
-/// at each.
+/// Plays small worlds again and again, each with another single fault. First each allocation is
+/// refused in turn, then the client of each call is killed. A program of a transfer or of verbs
+/// dies at each store in turn, and a session's connection is cut at each store in turn.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn sweep(seed: u64, total: &mut Total) -> Result<(), Failure> {
     let settings = |spoil| Settings {
         spoil: Some(spoil),
@@ -189,7 +188,7 @@ pub fn sweep(seed: u64, total: &mut Total) -> Result<(), Failure> {
     })
 }
 
-/// Plays all seeds on `threads` threads. Progress goes to `progress`, failures to `failed`.
+/// Plays all seeds on `threads` threads. Passes the counts to `progress` and failures to `failed`.
 pub fn play_all(
     seeds: Range<u64>,
     threads: usize,
@@ -227,7 +226,7 @@ pub fn play_all(
     sum.into_inner().unwrap_or_else(|held| held.into_inner()).0
 }
 
-/// The progress line, for a terminal or a log.
+/// Prints the progress line, for a terminal or a log.
 pub fn show_progress(seeds: u64, total: &Total, elapsed: Duration) {
     let rate = total.steps as f64 / elapsed.as_secs_f64();
     let mut out = std::io::stderr().lock();
@@ -238,7 +237,7 @@ pub fn show_progress(seeds: u64, total: &Total, elapsed: Duration) {
         ..
     } = total;
     let (done, faults) = (total.seeds, total.faults.total());
-    // Nobody reads the progress any more: that is no reason to stop.
+    // A failure to print only means that no one reads the progress any more, so the run goes on.
     let _ = writeln!(
         out,
         "sim: {done} of {seeds} seeds, {worlds} worlds, {steps} steps, {faults} faults, \

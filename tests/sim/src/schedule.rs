@@ -9,16 +9,16 @@ use crate::faults::Fault;
 use crate::links::Side;
 use crate::world::{Canary, Slot, Spoil, World};
 
-/// Steps between two times at which late stores arrive.
+/// Number of steps after which the stores that a canary holds back arrive.
 const LATE_STEPS: u64 = 8;
 
-/// Steps between two losses of a node in a storm, on average.
+/// Average number of steps between two losses of a node in a storm.
 const STORM_STEPS: u64 = 100;
 
-/// Steps from which on a doorbell counts as late.
+/// A doorbell that is delivered after more steps than this counts as late.
 const LATE_BELL_STEPS: u64 = 40;
 
-/// Nanoseconds between two looks of a driver at all its rings.
+/// Time in nanoseconds between two polls of all rings by a driver in a lossy world.
 pub(crate) const LOOK_NS: u64 = 2_000_000;
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
                 self.clean_up(number)?;
             }
             900..958 => self.start_program(number),
-            // These are runs with one fault only.
+            // These runs have only one fault.
             958..990 if self.settings.spoil.is_some() => {}
             958.. if self.is_calm && !self.rng.one_in(4) => {}
             958..960 => self.kill_random_process(number),
@@ -89,7 +89,7 @@ impl World {
         Ok(())
     }
 
-    /// A node stops in one way or another.
+    /// Stops a node in one of several ways.
     fn lose_node(&mut self, number: usize, choice: u64) {
         let is_early = self.settings.canary == Some(Canary::EarlyReuse);
         let often = if self.is_stormy || is_early { 1 } else { 6 };
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Stores that take time get on.
+    /// Lets some of the delayed stores arrive.
     pub(crate) fn move_stores(&mut self) {
         let mut fabric = self.fabric.borrow_mut();
         if self.step.is_multiple_of(LATE_STEPS) {
@@ -114,7 +114,7 @@ impl World {
         fabric.land_random(&mut self.rng);
     }
 
-    /// One turn of a program; false when it sleeps.
+    /// Runs one turn of a program. Returns false if the program sleeps.
     pub(crate) fn turn(&mut self, number: usize, index: usize) -> Result<bool, String> {
         let trace = self.trace.clone();
         let Some((mut context, programs)) = self.context(number) else {
@@ -150,10 +150,10 @@ impl World {
         Ok(true)
     }
 
-    /// Delivers a doorbell; false when there is none.
+    /// Delivers a doorbell, at times one that no node rang. Returns false if none was rung.
     pub(crate) fn deliver(&mut self, number: usize, from: usize) -> bool {
         let rang = self.nodes[number].bells[from].take();
-        // At times a doorbell that no node rang.
+        // At times the node hears a doorbell that no node rang.
         if rang.is_none() && (self.finishing || number == from || !self.rng.one_in(20)) {
             return false;
         }
@@ -175,8 +175,8 @@ impl World {
         rang.is_some()
     }
 
-    /// A turn of a node's driver: tells it the time, lets it copy and carries out its events; false
-    /// when there was nothing to do.
+    /// Runs a turn of a node's driver: passes the time to the engine, lets it copy and handles its
+    /// events. Returns false if there was nothing to do.
     pub(crate) fn pump(&mut self, number: usize) -> Result<bool, String> {
         if self.nodes[number].frozen_since.is_some() {
             return Ok(false);
@@ -207,7 +207,7 @@ impl World {
         any |= node.copier.is_busy();
         self.look_for_signals()?;
         any |= self.carry_out(number)?;
-        // Before a driver sleeps it asks for doorbells.
+        // A driver asks for doorbells before it sleeps.
         let node = &mut self.nodes[number];
         if let Some(engine) = &mut node.engine
             && node.watches
@@ -220,7 +220,7 @@ impl World {
         Ok(any)
     }
 
-    /// Does what the engine of a node wants done; whether that was anything.
+    /// Handles all events of a node's engine. Returns whether there were any.
     fn carry_out(&mut self, number: usize) -> Result<bool, String> {
         let mut any = false;
         loop {
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// A program that waits for a signal sees it at once.
+    /// Lets each program that waits for a signal check for it at once.
     fn look_for_signals(&mut self) -> Result<(), String> {
         let slots = self.nodes.iter_mut().flat_map(|node| &mut node.programs);
         for slot in slots {
@@ -263,7 +263,7 @@ impl World {
         Ok(())
     }
 
-    /// Uses or ends a mapping whose program has ended.
+    /// Uses or ends a mapping whose program ended.
     pub(crate) fn touch_orphan(&mut self, number: usize) -> Result<bool, String> {
         let pick = self.rng.below(self.nodes[number].orphans.len() as u64) as usize;
         let ends = self.finishing || self.rng.one_in(3);
@@ -335,8 +335,8 @@ impl World {
         }
     }
 
-    /// A process dies: its programs do nothing any more. The system closes what they have one by
-    /// one, while everybody else goes on.
+    /// Kills a process: its programs run no more. Its endpoints are closed one by one, while all
+    /// other programs continue.
     fn kill_process(&mut self, number: usize, process: u32) {
         let node = &mut self.nodes[number];
         let dying = node
@@ -347,15 +347,15 @@ impl World {
                 (slot, endpoints)
             });
         node.dead.extend(dying);
-        // Whatever begins now is another process.
+        // Programs that start from now on belong to another process.
         node.next_process = node.next_process.max(process + 1);
         self.report.faults.note(Fault::ProcessKilled);
         self.trace
             .note(|| format!("node {number}: process {process} is killed"));
     }
 
-    /// Closes one endpoint of a dead process; false when there is none. With the last one nothing
-    /// of the process may be left.
+    /// Closes one endpoint of a dead process. Returns false if there is none. After the last one,
+    /// nothing of the process may be left.
     pub(crate) fn clean_up(&mut self, number: usize) -> Result<bool, String> {
         let which = self.rng.below(self.nodes[number].dead.len() as u64) as usize;
         let mut dead = std::mem::take(&mut self.nodes[number].dead);

@@ -1,5 +1,5 @@
-//! The registered address spaces of all ends: which windows are where, and what a call on some
-//! range may or must come to.
+//! The registered address spaces of all ends: where the windows are, and what the result of a call
+//! on a range may or must be.
 
 use scif_abi::Error;
 use scif_abi::limits::{AUTOMATIC_OFFSETS, PAGE_BYTES};
@@ -7,16 +7,17 @@ use scif_core::EndpointId;
 
 use crate::model::{Key, Model, Segment};
 
-/// How far a window is.
+/// The state of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowState {
-    /// Register has not returned.
+    /// The register call has not returned.
     Registering,
     /// Registered.
     Live,
-    /// Unregistered, or the endpoint is closed. Its pages are in use until they are released.
+    /// Unregistered, or the endpoint is closed. The pages are in use until the engine releases
+    /// them.
     Ended,
-    /// Register has not returned yet.
+    /// The program abandoned the register call, so the window may or may not exist.
     Unknown,
 }
 
@@ -25,63 +26,64 @@ pub enum WindowState {
 pub struct Window {
     /// The engine's use of the pages.
     pub use_id: u64,
-    /// Registered offset.
+    /// The registered offset.
     pub offset: i64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
     /// `Protection` bits.
     pub protection: u32,
-    /// The memory.
+    /// The pinned memory.
     pub pin: Key,
-    /// How far it is.
+    /// The state.
     pub state: WindowState,
-    /// Signals on their way to the peer that name it. It must not end meanwhile, or they might find
-    /// another window there.
+    /// Number of signals on their way to the peer that name the window. The window must not end
+    /// before they arrive, or they might find another window at its offset.
     pub signals: u32,
 }
 
 impl Window {
-    /// The offset behind it.
+    /// Returns the offset behind the window.
     pub fn end(&self) -> i64 {
         self.offset + (self.pages * PAGE_BYTES as u64) as i64
     }
 }
 
-/// One end of a connection, known to both programs by the seed of its stream.
+/// One end of a connection. Both programs know it by the seed of its stream.
 #[derive(Debug)]
 pub struct End {
-    /// Its node.
+    /// The end's node.
     pub node: usize,
-    /// Its endpoint.
+    /// The end's endpoint.
     pub endpoint: EndpointId,
-    /// Its windows that have an offset.
+    /// The end's windows whose offsets are known.
     pub windows: Vec<Window>,
-    /// Windows on their way whose offset the engine will choose.
+    /// Number of register calls in progress for which the engine chooses the offset.
     pub choosing: u32,
-    /// Not closed.
+    /// Whether the end is not closed.
     pub is_open: bool,
     /// The node of the other end.
     pub peer_node: usize,
-    /// The connection is lost. Its two nodes notice that at different times, so what one of them
-    /// still has of the other's windows is not known.
+    /// Whether the connection is lost. The two nodes notice that at different times, so the model
+    /// does not know which of the peer's windows a node still has.
     pub is_broken: bool,
 }
 
-/// The known state of a range of a registered address space.
+/// What the model knows of a range of a registered address space.
 #[derive(Debug, Default)]
 pub struct Cover {
-    /// The memory behind it, when there is a window for every byte.
+    /// The memory behind the range, if a window covers every byte.
     pub segments: Option<Vec<Segment>>,
-    /// Errors that may be reported.
+    /// The errors that a call may report.
     pub errors: Vec<Error>,
-    /// One of these errors must be reported.
+    /// Whether a call must report one of these errors.
     pub is_bad: bool,
-    /// All of it can be used.
+    /// Whether a call can use all of the range.
     pub is_good: bool,
 }
 
 impl Model {
-    /// Bytes from `offset` on that lie in windows of `end` without a hole.
+    /// Returns the number of bytes from `offset` on that the windows of `end` cover without a
+    /// hole.
     pub fn extent(&self, end: u64, offset: i64) -> u64 {
         let windows = self.ends.get(&end).map_or(&[][..], |end| &end.windows);
         let mut at = offset;
@@ -91,8 +93,8 @@ impl Model {
         (at - offset) as u64
     }
 
-    /// An end was closed: what goes on between it and the other one may not be finished, and its
-    /// windows end.
+    /// Closes an end: its windows end, and transfers between it and the other end may not arrive
+    /// in full.
     pub fn close(&mut self, end: u64) {
         if let Some(end) = self.ends.get_mut(&end) {
             end.is_open = false;
@@ -103,7 +105,7 @@ impl Model {
         self.lose_end(end);
     }
 
-    /// Signals that named these windows have been answered.
+    /// Records that the signals that named these windows have been answered.
     pub fn release(&mut self, windows: &[(u64, u64)]) {
         for (end, use_id) in windows {
             let end = self.ends.get_mut(end);
@@ -114,7 +116,8 @@ impl Model {
         }
     }
 
-    /// A signal that names the windows at this place is on its way to the peer.
+    /// Records that a signal that names the window at this place is on its way to the peer.
+    /// Returns the end and the use of the window.
     pub fn hold(&mut self, end: u64, offset: i64) -> Option<(u64, u64)> {
         let windows = &mut self.ends.get_mut(&end)?.windows;
         let window = windows
@@ -124,8 +127,9 @@ impl Model {
         Some((end, window.use_id))
     }
 
-    /// What `length` bytes at `offset` in the windows of `end` are, for a use that needs
-    /// `protection`; `own`: the owner itself asks, which knows more than its peer.
+    /// Returns what the model knows of `length` bytes at `offset` in the windows of `end`, for a
+    /// use that needs `protection`. `own` tells that the owner of the windows asks, which knows
+    /// more than its peer.
     pub fn cover(&self, end: u64, own: bool, offset: i64, length: u64, protection: u32) -> Cover {
         let mut cover = Cover {
             segments: Some(Vec::new()),
@@ -188,7 +192,7 @@ impl Model {
 }
 
 impl Cover {
-    /// Two ranges that are both needed.
+    /// Combines the covers of two ranges that a call needs both.
     pub fn and(self, other: Cover) -> Cover {
         let both = self.segments.zip(other.segments);
         Cover {

@@ -1,9 +1,8 @@
-//! Stores that are on their way from one node to another while the node behind them goes on.
+//! Stores that are on their way from one node to another while the storing node continues.
 //!
-//! A bus keeps the order of the stores of each direction. A read over the bus first pushes
-//! its own stores through, and with the answer come the other side's that were made before; a
-//! doorbell does not overtake the stores in front of it. Between these points a store may take as
-//! long as it likes.
+//! A bus keeps the order of the stores in each direction. A read over the bus first pushes its own
+//! stores through, and its answer arrives behind the earlier stores of the other side. A doorbell
+//! does not overtake the stores before it. Between these points a store may take any time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -11,31 +10,31 @@ use std::ops::Range;
 use crate::memory::Fabric;
 use crate::rng::Rng;
 
-/// Stores that may be on their way in one direction.
+/// Most stores that can be on their way in one direction.
 const MOST: usize = 64;
 
 /// One store.
 struct Store {
-    /// Where in the memory of its destination.
+    /// The place in the destination's memory.
     range: Range<usize>,
     bytes: Vec<u8>,
-    /// The epoch of the destination it is for.
+    /// The epoch of the destination that the store is for.
     epoch: u64,
 }
 
-/// All that is on its way.
+/// All stores that are on their way.
 #[derive(Default)]
 pub(crate) struct Stores {
-    /// By sender and destination.
+    /// The stores by sender and destination.
     queues: BTreeMap<(usize, usize), VecDeque<Store>>,
-    /// They arrive in any order (a canary).
+    /// Whether they arrive in any order (a canary).
     is_unordered: bool,
-    /// The number of stores so far.
+    /// Number of stores so far.
     count: u64,
 }
 
 impl Fabric {
-    /// From now on stores to other nodes take time.
+    /// Makes stores to other nodes take time from now on.
     pub(crate) fn delay_stores(&mut self, is_unordered: bool) {
         let stores = Stores {
             is_unordered,
@@ -44,12 +43,12 @@ impl Fabric {
         self.stores = Some(stores);
     }
 
-    /// Stores that took time so far.
+    /// Returns the number of stores so far that took time.
     pub(crate) fn stores_delayed(&self) -> u64 {
         self.stores.as_ref().map_or(0, |stores| stores.count)
     }
 
-    /// Sends a store on its way; false when stores arrive at once.
+    /// Sends a store on its way. Returns false if stores arrive at once.
     pub(crate) fn send_store(
         &mut self,
         from: usize,
@@ -74,7 +73,7 @@ impl Fabric {
         true
     }
 
-    /// The first stores of a direction arrive; whether there were any.
+    /// Lets the first `count` stores of a direction arrive. Returns whether there were any.
     pub(crate) fn land_some(&mut self, from: usize, to: usize, count: usize) -> bool {
         let Some(stores) = &mut self.stores else {
             return false;
@@ -85,7 +84,7 @@ impl Fabric {
         };
         let count = count.min(queue.len());
         let landed: Vec<Store> = if is_unordered {
-            // The later half, whoever pushes.
+            // The later half arrives, whatever `count` is.
             queue.split_off(queue.len() / 2).into()
         } else {
             queue.drain(..count).collect()
@@ -98,12 +97,12 @@ impl Fabric {
         count > 0
     }
 
-    /// All stores of a direction arrive; whether there were any.
+    /// Lets all stores of a direction arrive. Returns whether there were any.
     pub(crate) fn land(&mut self, from: usize, to: usize) -> bool {
         self.land_some(from, to, usize::MAX)
     }
 
-    /// Some stores of some directions arrive.
+    /// Lets some stores of some directions arrive.
     pub(crate) fn land_random(&mut self, rng: &mut Rng) {
         if self.stores.is_none() {
             return;
@@ -118,7 +117,7 @@ impl Fabric {
         }
     }
 
-    /// All stores arrive; whether there were any.
+    /// Lets all stores arrive. Returns whether there were any.
     pub(crate) fn land_all(&mut self) -> bool {
         let nodes = self.nodes();
         let mut any = false;
@@ -130,8 +129,8 @@ impl Fabric {
         any
     }
 
-    /// Stores into this range of a node's memory, and all in front of them, arrive: somebody knows
-    /// of them by other ways.
+    /// Lets the stores into this range of a node's memory, and all stores of the same senders,
+    /// arrive, because a program has learned of them by another way.
     pub(crate) fn land_into(&mut self, to: usize, range: &Range<usize>) {
         for from in 0..self.nodes() {
             let meets =
@@ -144,7 +143,7 @@ impl Fabric {
         }
     }
 
-    /// A node has lost its power: some of its stores still arrive, the others never.
+    /// Lets some of the stores of a node that lost power arrive, and drops the others.
     pub(crate) fn cut_stores(&mut self, from: usize, rng: &mut Rng) {
         for to in 0..self.nodes() {
             self.land_some(from, to, rng.size(MOST as u64) as usize);

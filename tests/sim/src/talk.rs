@@ -9,25 +9,26 @@ use scif_core::{Config, Engine, Event, Memory};
 use crate::memory::{Fabric, NodeMemory};
 use crate::peer::{RING_BYTES, ScriptedPeer};
 
-/// Our engine and the scripted peer.
+/// A real engine and the scripted peer.
 pub struct Talk {
-    /// Our engine.
+    /// The engine.
     pub engine: Engine,
-    /// Our memory.
+    /// The engine's memory.
     pub memory: NodeMemory,
-    /// The other side.
+    /// The scripted peer.
     pub peer: ScriptedPeer,
-    /// Both sides' memory.
+    /// The memory of both sides.
     pub fabric: Rc<RefCell<Fabric>>,
 }
 
 impl Talk {
-    /// Before any link: we are node `us`, the peer is the other of 0 and 1.
+    /// Makes both sides before any link. The engine is node `us`, the peer is the other one of 0
+    /// and 1.
     pub fn new(us: u16) -> Talk {
         Talk::on(Fabric::new(2), us)
     }
 
-    /// As `new`, with this memory.
+    /// Makes both sides with this memory, like [`new`](Self::new).
     pub fn on(fabric: Rc<RefCell<Fabric>>, us: u16) -> Talk {
         let mut config = Config::new(us);
         config.node_ring_bytes = RING_BYTES;
@@ -39,7 +40,7 @@ impl Talk {
         }
     }
 
-    /// With the link up; the peer offers no extension.
+    /// Makes both sides with the link up. The peer offers no extension.
     pub fn online(us: u16) -> Talk {
         Talk::new(us).greet()
     }
@@ -60,10 +61,9 @@ impl Talk {
         talk
     }
 
-    /// The requests of the engine.
+    /// Returns the events of the engine.
     ///
-    /// # Panics
-    /// When a rule of the engine is broken.
+    /// # Panics When an invariant of the engine is broken.
     pub fn events(&mut self) -> Vec<Event> {
         let next = || self.engine.next_event(&mut self.memory);
         let events = std::iter::from_fn(next).collect();
@@ -71,7 +71,7 @@ impl Talk {
         events
     }
 
-    /// The messages that arrive at the peer; flushes first.
+    /// Returns the messages that arrive at the peer, after flushing the engine's events.
     pub fn heard(&mut self) -> Vec<Say> {
         self.events();
         self.peer
@@ -81,14 +81,14 @@ impl Talk {
             .collect()
     }
 
-    /// The peer sends a message and rings.
+    /// Sends a message from the peer and rings the doorbell.
     pub fn tell(&mut self, from: u16, to: u16, body: Say) {
         self.peer.say(from, to, body);
         let peer = 1 - self.engine.node();
         self.engine.doorbell(&mut self.memory, peer);
     }
 
-    /// The 32-bit word at an address the peer knows.
+    /// Returns the 32-bit word at an address given to the peer.
     pub fn word(&mut self, address: u64) -> u32 {
         let mut word = [0; 4];
         let us = self.engine.node();
@@ -96,7 +96,7 @@ impl Talk {
         u32::from_le_bytes(word)
     }
 
-    /// The peer may read our structures, as it does when rings are set up.
+    /// Lets the peer read the engine's structures, as it does when it sets up rings.
     pub fn allow_peer_reads(&mut self) {
         let us = usize::from(self.engine.node());
         self.fabric.borrow_mut().set_reach(1 - us, us, true);

@@ -1,5 +1,5 @@
-//! The latest events of a world, printed when a failing run is repeated. Events are passed as
-//! closures, which are not called otherwise.
+//! The latest events of a world, printed when a failing run is repeated. The events are passed as
+//! closures, which are called only then.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use scif_abi::message::{MESSAGE_BYTES, Message};
 use zerocopy::FromBytes;
 
-/// Events that are kept.
+/// Number of events that are kept.
 const KEPT: usize = 120;
 
 #[derive(Default)]
@@ -20,34 +20,34 @@ struct Lines {
     lines: VecDeque<String>,
 }
 
-/// The last events of a run; copies are of the same run.
+/// The last events of a run. Clones share them.
 #[derive(Clone, Default)]
 pub struct Trace(Rc<RefCell<Lines>>);
 
 impl Trace {
-    /// One that keeps nothing.
+    /// Makes a trace that keeps nothing.
     pub fn off() -> Trace {
         Trace::default()
     }
 
-    /// One that keeps the last events.
+    /// Makes a trace that keeps the last events.
     pub fn on() -> Trace {
         let trace = Trace::default();
         trace.0.borrow_mut().is_on = true;
         trace
     }
 
-    /// A step begins.
+    /// Begins a step.
     pub fn begin(&self, step: u64) {
         self.0.borrow_mut().step = step;
     }
 
-    /// The step under way.
+    /// Returns the current step.
     pub fn step(&self) -> u64 {
         self.0.borrow().step
     }
 
-    /// Something happened.
+    /// Records an event, if the trace is on.
     pub fn note(&self, line: impl FnOnce() -> String) {
         if !self.0.borrow().is_on {
             return;
@@ -61,7 +61,7 @@ impl Trace {
         lines.lines.push_back(line);
     }
 
-    /// Records bytes that are stored into another node's memory, if they are whole messages.
+    /// Records bytes that are stored into another node's memory, if they are one whole message.
     pub fn note_store(&self, from: usize, to: usize, bytes: &[u8]) {
         if bytes.len() != MESSAGE_BYTES {
             return;
@@ -79,24 +79,24 @@ impl Trace {
         });
     }
 
-    /// The events that are kept.
+    /// Takes the events that are kept.
     fn take(&self) -> Vec<String> {
         self.0.borrow_mut().lines.drain(..).collect()
     }
 }
 
-/// A broken rule, and how to see it again.
+/// A broken rule, and what is needed to repeat the run.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The kind of the world.
     pub world: &'static str,
     /// The seed of the run.
     pub seed: u64,
-    /// The step after which the rule was broken.
+    /// The step in which the rule was broken.
     pub step: u64,
     /// The rule.
     pub what: String,
-    /// The last events, the oldest first.
+    /// The last events, oldest first.
     pub trace: Vec<String>,
 }
 
@@ -116,10 +116,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Plays a run, and once more with a trace when it fails. A panic is a failure too.
+/// Plays a run. If it fails, plays it once more with a trace. A panic is a failure too.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn play<T>(
     world: &'static str,
     seed: u64,

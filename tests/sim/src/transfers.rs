@@ -1,4 +1,4 @@
-//! Transfers and fences of a program, as random as they can be without disturbing each other.
+//! Transfers and fences of a program, as random as possible without disturbing each other.
 
 use scif_abi::Error;
 use scif_abi::flags::{FenceFlags, Protection, RmaFlags};
@@ -11,7 +11,7 @@ use crate::rma::{Awaited, Expectation, Kind, Outstanding, RmaEnd, judge, noise};
 use crate::rng::Rng;
 use crate::spaces::Cover;
 
-/// Flags of a transfer, some of them unknown now and then.
+/// Chooses the flags of a transfer. Now and then some of them are undefined.
 fn rma_flags(rng: &mut Rng) -> u32 {
     if rng.one_in(40) {
         0x10 << rng.below(28) | rng.below(16) as u32
@@ -20,7 +20,7 @@ fn rma_flags(rng: &mut Rng) -> u32 {
     }
 }
 
-/// The part of a transfer's cover that its flags have.
+/// Adds to a transfer's cover what follows from its flags.
 fn with_flags(mut cover: Cover, flags: u32) -> Cover {
     if RmaFlags::from_bits(flags).is_none() {
         cover.errors.push(Error::InvalidArgument);
@@ -29,7 +29,8 @@ fn with_flags(mut cover: Cover, flags: u32) -> Cover {
     cover
 }
 
-/// Protection the remote side needs, and the local one.
+/// Returns the protection that the remote side needs, and the protection that the local side
+/// needs.
 fn protections(direction: Direction) -> [u32; 2] {
     let [read, write] = [Protection::READ.bits(), Protection::WRITE.bits()];
     match direction {
@@ -47,7 +48,8 @@ fn direction(rng: &mut Rng) -> Direction {
 }
 
 impl RmaEnd {
-    /// Somewhere in a window of `end`, or not quite; and how many bytes from there on are.
+    /// Chooses a place in a window of `end` or near it. Returns the offset and the number of bytes
+    /// that windows cover from there on.
     fn some_place(&self, context: &mut Context<'_>, end: u64) -> Option<(i64, u64)> {
         let windows = &context.model.ends.get(&end)?.windows;
         let window = windows.get(context.rng.below(windows.len() as u64) as usize)?;
@@ -63,7 +65,7 @@ impl RmaEnd {
         Some((offset, context.model.extent(end, offset)))
     }
 
-    /// A length that mostly fits into what there is.
+    /// Chooses a length that mostly fits into `most` bytes.
     fn some_length(rng: &mut Rng, most: u64) -> u64 {
         if rng.one_in(12) {
             return most + 1 + rng.size(10_000);
@@ -80,7 +82,7 @@ impl RmaEnd {
         [self.me, peer]
     }
 
-    /// A transfer that the model may know of: quiet source and destination, both known.
+    /// Makes the model's record of a transfer whose source and destination are known and quiet.
     fn prepare(
         &self,
         context: &Context<'_>,
@@ -107,7 +109,7 @@ impl RmaEnd {
         self.outstanding.push(Outstanding { ticket, kind });
     }
 
-    /// readfrom and writeto.
+    /// Starts a readfrom or a writeto.
     pub(crate) fn registered_transfer(
         &mut self,
         context: &mut Context<'_>,
@@ -141,7 +143,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// Starts a transfer unless it would disturb another one; its number.
+    /// Starts a transfer unless it would disturb another one. Returns its number.
     fn start(
         &mut self,
         context: &mut Context<'_>,
@@ -156,7 +158,7 @@ impl RmaEnd {
                 let data = context.model.content(&from);
                 Some(self.prepare(context, peer, from, to, data, flags))
             }
-            // It must be refused, so it disturbs nobody.
+            // The call must fail, so it disturbs no transfer.
             _ if cover.is_bad => None,
             _ => return Ok(None),
         };
@@ -172,7 +174,7 @@ impl RmaEnd {
         Ok(Some(id))
     }
 
-    /// vreadfrom and vwriteto on memory that was pinned for it.
+    /// Starts a vreadfrom or vwriteto on memory that is pinned for it.
     pub(crate) fn pinned_transfer(
         &mut self,
         context: &mut Context<'_>,
@@ -228,7 +230,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// vreadfrom and vwriteto with the data beside the call.
+    /// Starts a vreadfrom or vwriteto with the data in the call.
     pub(crate) fn virtual_transfer(
         &mut self,
         context: &mut Context<'_>,
@@ -283,7 +285,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// fence_mark.
+    /// Makes a fence_mark.
     pub(crate) fn mark(&mut self, context: &mut Context<'_>, peer: u64) -> Result<(), String> {
         let [own, other] = [FenceFlags::INIT_SELF.bits(), FenceFlags::INIT_PEER.bits()];
         let flags = match context.rng.below(20) {
@@ -307,7 +309,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// fence_wait, for a mark that exists or for one that does not.
+    /// Makes a fence_wait, for a mark that exists or for one that does not.
     pub(crate) fn wait(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let pick = context.rng.below(self.marks.len() as u64) as usize;
         let known = self.marks.get(pick).cloned();
@@ -325,7 +327,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// fence_signal.
+    /// Makes a fence_signal.
     pub(crate) fn signal(&mut self, context: &mut Context<'_>, peer: u64) -> Result<(), String> {
         let mut flags = FenceFlags::empty();
         let by_peer = context.rng.one_in(2);
@@ -390,7 +392,7 @@ impl RmaEnd {
             errors.extend(&cover.errors);
             is_bad |= cover.is_bad;
             let segments = cover.segments.unwrap_or_default();
-            // Two windows are one too many, even neighbours.
+            // A signal may not span two windows, even if they are neighbours.
             if segments.len() > 1 && by_peer {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Windows of a program: registered where they may be and where they may not, and unregistered
+//! Windows of a program: it registers them at valid and invalid places, and unregisters them as a
 //! whole and in part.
 
 use scif_abi::Error;
@@ -69,7 +69,7 @@ impl RmaEnd {
         };
         if is_charged && (over(0) || over(1)) {
             errors.push(Error::WouldBlock);
-            // For a fixed place the engine looks at messages, which may give windows free.
+            // For a fixed offset the engine first handles messages, which may free windows.
             is_bad |= over(0) && over(1) && !is_fixed;
         }
         let pages = Pages {
@@ -102,7 +102,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// Near other windows, so that there are neighbours and overlaps.
+    /// Chooses an offset, often near another window, so that there are neighbours and overlaps.
     fn choose_offset(&self, context: &mut Context<'_>) -> i64 {
         let windows = &context.model.ends[&self.me].windows;
         let pick = windows.get(context.rng.below(windows.len() as u64) as usize);
@@ -173,7 +173,7 @@ impl RmaEnd {
         Ok(())
     }
 
-    /// The range of a window of `end`, or of two that are neighbours.
+    /// Returns the range of a window of `end`, or of two windows that are neighbours.
     fn some_windows(&self, context: &mut Context<'_>, end: u64) -> Option<(i64, u64)> {
         let windows = &context.model.ends.get(&end)?.windows;
         let pick = windows.get(context.rng.below(windows.len() as u64) as usize)?;
@@ -183,7 +183,7 @@ impl RmaEnd {
         Some((pick.offset, (last - pick.offset) as u64))
     }
 
-    /// Changes own memory that no copy uses right now.
+    /// Changes own memory that no copy uses at the moment.
     pub(crate) fn store_own(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let Some(pin) = context.model.any_pin(context.node, context.rng) else {
             return Ok(());

@@ -1,6 +1,6 @@
-//! The simulated world: nodes with engines and programs, and what kind of world it is. What
-//! happens in it is in `schedule`, how links come and go in `links`, how all ends in `ending`, and
-//! what must hold in `rules`.
+//! The simulated world: nodes with engines and programs, and the kinds of worlds. `schedule` has
+//! what happens in it, `links` how links come and go, `ending` how everything ends, and `rules`
+//! what must hold.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,25 +18,25 @@ use crate::model::{Counts, Model};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// Bytes of each node's memory in runs of which there are many.
+/// Bytes in each node's memory in the tests that play many worlds.
 const SMALL_RAM_BYTES: usize = 2 << 20;
 
-/// A bug planted in the surroundings of the engine. The simulator must notice each.
+/// A bug planted in the surroundings of the engine. The simulator must notice each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// One in two doorbells is lost, and no driver ever looks by itself.
+    /// One in two doorbells is lost, and no driver ever polls its rings by itself.
     LostDoorbell,
-    /// Stores of one node to another do not arrive in their order.
+    /// The stores of one node to another arrive out of order.
     StoresOvertake,
-    /// At times a change of an endpoint is not notified.
+    /// Now and then a program is not told that an endpoint changed.
     LostEvent,
-    /// Now and then a block of shared memory is not given back.
+    /// Now and then a block of shared memory is not freed.
     LostFree,
-    /// Pages of a window are unpinned when it is unregistered, although something still uses them.
+    /// Pages of a window are unpinned when it is unregistered, although they are still in use.
     EarlyUnpin,
-    /// Memory that a dead driver has left is used again at once.
+    /// Memory that a dead driver left behind is used again at once.
     EarlyReuse,
-    /// A silent peer is never given up.
+    /// A node never gives up the link with a silent peer.
     NoLinkTimeout,
     /// A driver that asks for doorbells polls its ring before the other side can see the request.
     LateAsk,
@@ -44,40 +44,40 @@ pub enum Canary {
     CorruptByte,
     /// A link is taken down although the peer still writes.
     EarlyLinkDown,
-    /// Now and then a copy of registered memory is not made.
+    /// Now and then the copy engine skips a copy of registered memory.
     SkippedCopy,
-    /// The copy engine reports descriptors as executed before they are.
+    /// The copy engine reports descriptors as complete before it executes them.
     HastyCompletion,
-    /// The copy engine stores what shall be stored behind copies before they are made.
+    /// The copy engine makes the store that follows copies before it makes the copies.
     HastyStore,
 }
 
-/// The one place in a run where something is made to go wrong, to try all of them in turn.
+/// The only fault of a run. A sweep tries all of them in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spoil {
-    /// The allocation of shared memory with this number, counted from 1, is refused.
+    /// Refuses the allocation of shared memory with this number, counted from 1.
     Allocation(u64),
-    /// The process that made the call with this number, counted from 1, is killed after it.
+    /// Kills the process that made the call with this number, counted from 1, after the call.
     Call(u64),
 }
 
-/// The world to simulate.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Determines everything random.
+    /// The seed of everything random.
     pub seed: u64,
     /// Steps before winding down.
     pub steps: u64,
-    /// A planted bug.
+    /// A planted bug, if any.
     pub canary: Option<Canary>,
-    /// No other faults than this one.
+    /// The only fault of the run, if there is to be only one.
     pub spoil: Option<Spoil>,
-    /// Nodes are lost all the time.
+    /// Whether nodes are lost all the time.
     pub is_storm: bool,
 }
 
 impl Settings {
-    /// A run with all faults.
+    /// Settings for a run with all faults.
     pub fn new(seed: u64, steps: u64) -> Settings {
         Settings {
             seed,
@@ -92,23 +92,23 @@ impl Settings {
 /// The counts of a run without failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Steps taken, rounds of winding down included.
+    /// Steps taken, including the rounds of winding down.
     pub steps: u64,
-    /// Allocations of shared memory.
+    /// Number of allocations of shared memory.
     pub allocations: u64,
-    /// Turns of programs, in each of which they call their engine a few times at most.
+    /// Number of turns of programs. In each turn a program calls its engine at most a few times.
     pub calls: u64,
     /// Sum of the engines' counters.
     pub stats: Stats,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// The uses of registered memory.
+    /// Counts of the uses of registered memory.
     pub registered: Counts,
-    /// Streams that went on in one direction.
+    /// Counts of streams that continued in one direction only.
     pub half_closes: HalfCloses,
 }
 
-/// A program and whether it has something to do.
+/// A program, and whether it is awake.
 pub(crate) struct Slot {
     pub(crate) program: Program,
     pub(crate) process: u32,
@@ -121,24 +121,25 @@ pub(crate) struct Node {
     pub(crate) engine: Option<Engine>,
     pub(crate) memory: NodeMemory,
     pub(crate) programs: Vec<Slot>,
-    /// Programs whose processes have died, and their endpoints that are not closed yet.
+    /// Programs whose processes died, and the endpoints of each that are not closed yet.
     pub(crate) dead: Vec<(Slot, Vec<EndpointId>)>,
-    /// Mappings whose programs have ended.
+    /// Mappings whose programs ended.
     pub(crate) orphans: Vec<Held>,
     pub(crate) copier: Copier,
-    /// Doorbells rung by each node and not delivered, and in which step.
+    /// For each node, the step in which it rang a doorbell that is not delivered yet.
     pub(crate) bells: Vec<Option<u64>>,
     pub(crate) sides: Vec<Side>,
-    /// Off, or has left.
+    /// Whether the node is switched off or has left.
     pub(crate) is_away: bool,
-    /// Since when (ns) it stands still.
+    /// The time in nanoseconds since when the node is frozen.
     pub(crate) frozen_since: Option<u64>,
-    /// Its driver looks at rings by itself while it is awake.
+    /// Whether the driver polls its rings while it is awake.
     pub(crate) watches: bool,
-    /// When (ns) its driver looks at all rings next, whether doorbells rang or not.
+    /// The time in nanoseconds at which the driver of a lossy world next polls all rings, whether
+    /// or not a doorbell rang.
     pub(crate) next_look: u64,
-    /// While peers may store into what its last driver left: the generations of each link, its own
-    /// and the peer's, when that driver died.
+    /// While peers may still store into the memory that the last driver left: for each link, the
+    /// generations of this side and of the peer when that driver died.
     pub(crate) left: Option<Vec<(u64, u64)>>,
     pub(crate) next_process: u32,
 }
@@ -154,16 +155,16 @@ pub(crate) struct World {
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) ledgers: BTreeMap<u64, Ledger>,
     pub(crate) model: Model,
-    /// Simulated time (ns).
+    /// Simulated time in nanoseconds.
     pub(crate) now: u64,
     pub(crate) step: u64,
     pub(crate) finishing: bool,
-    /// Few programs with much registered memory, on nodes that seldom go, instead of many that send
-    /// and receive.
+    /// Whether the world has few programs with much registered memory, on nodes that are seldom
+    /// lost, rather than many programs that send and receive.
     pub(crate) is_calm: bool,
-    /// Doorbells get lost, and drivers look now and then.
+    /// Whether doorbells get lost and drivers poll all rings now and then.
     pub(crate) is_lossy: bool,
-    /// Nodes go and come all the time.
+    /// Whether nodes are lost and come back all the time.
     pub(crate) is_stormy: bool,
     pub(crate) report: Report,
 }
@@ -248,7 +249,7 @@ impl World {
         world
     }
 
-    /// The kinds of memory and links of this world.
+    /// Sets how the memory and the links of this world behave.
     fn set_fabric(&mut self, is_plain: bool) {
         let mut fabric = self.fabric.borrow_mut();
         fabric.trace = self.trace.clone();
@@ -297,7 +298,7 @@ impl World {
 
     pub(crate) fn switch_on(&mut self, number: usize) {
         let mut config = Config::new(number as u16);
-        // Small rings, down to a single message, so that they are full often.
+        // Small rings, down to a single message, are full often.
         config.node_ring_bytes = 64 << self.rng.below(7);
         config.endpoint_ring_bytes = 4096 << self.rng.below(2);
         if self.rng.one_in(4) {
@@ -316,15 +317,16 @@ impl World {
         self.nodes[number].engine = Some(engine);
         self.nodes[number].is_away = false;
         self.nodes[number].frozen_since = None;
-        // A node that polls needs no doorbells.
+        // A node that polls needs no doorbells, so a canary that spoils doorbells needs nodes that
+        // do not poll.
         let needs_bells = [Canary::LostDoorbell, Canary::LateAsk].map(Some);
         let needs_bells = needs_bells.contains(&self.settings.canary);
         self.nodes[number].watches = !needs_bells && self.rng.one_in(2);
         self.trace.note(|| format!("node {number} begins"));
     }
 
-    /// The arguments for a turn of a program of a node, and the node's programs; `None` while it is
-    /// switched off.
+    /// Returns the arguments for a turn of a program on a node, and the node's programs; `None`
+    /// while the node is switched off.
     pub(crate) fn context(&mut self, number: usize) -> Option<(Context<'_>, &mut Vec<Slot>)> {
         let node = &mut self.nodes[number];
         let context = Context {
@@ -344,7 +346,7 @@ impl World {
     }
 }
 
-/// Memory of a single node that is on its own, for tests of calls rather than of schedules.
+/// Makes the memory of a single node without peers, for tests of calls rather than of schedules.
 pub fn lonely_memory() -> impl Memory {
     NodeMemory::new(&Fabric::new(1), 0)
 }

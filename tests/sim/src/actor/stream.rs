@@ -1,4 +1,4 @@
-//! One end of a stream of bytes, which has registered memory as well.
+//! One end of a stream of bytes. It has registered memory as well.
 
 use scif_abi::flags::Readiness;
 use scif_abi::{Error, PortId};
@@ -8,7 +8,7 @@ use super::{Context, Ledger, StepResult};
 use crate::rma::{Progress, RmaEnd};
 use crate::rng::mix;
 
-/// The byte at `offset` of the stream with this seed: the seed itself, then noise.
+/// Returns the byte at `offset` of the stream with this seed: first the seed itself, then noise.
 fn stream_byte(seed: u64, offset: u64) -> u8 {
     let word = if offset < 8 {
         seed
@@ -18,27 +18,27 @@ fn stream_byte(seed: u64, offset: u64) -> u8 {
     (word >> (8 * (offset % 8))) as u8
 }
 
-/// One end of a connection: sends its own bytes, checks the peer's.
+/// One end of a connection: sends its own bytes and checks the peer's.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) endpoint: EndpointId,
-    /// Whether this end connected. It closes first when both have nothing left to say.
+    /// Whether this end connected. It closes first when neither end has more to send.
     active: bool,
     seed: u64,
     total: u64,
     sent: u64,
-    /// The peer's seed as far as received, then whole.
+    /// The part of the peer's seed that has been received, in the end all of it.
     peer_seed: [u8; 8],
     received: u64,
-    /// It has said that it sends no more.
+    /// Whether this end announced the end of sending.
     is_finished: bool,
-    /// The peer has.
+    /// Whether the peer announced the end of sending.
     is_peer_finished: bool,
-    /// Close as soon as this much was sent or received.
+    /// The end closes as soon as it has sent or received this number of bytes.
     close_at: u64,
-    /// It acts in one of this number of turns.
+    /// The end acts in one of this number of turns.
     laziness: u64,
-    /// Registered memory.
+    /// The registered memory.
     pub(super) rma: RmaEnd,
 }
 
@@ -123,7 +123,7 @@ impl Stream {
             self.recv(context)
         };
         match first {
-            // Only a program that can go on in neither direction sleeps.
+            // A program sleeps only if it can neither send nor receive.
             StepResult::Sleep if send_first => self.recv(context),
             StepResult::Sleep => self.send(context),
             _ => first,
@@ -159,7 +159,8 @@ impl Stream {
                 StepResult::Again
             }
             Err(Error::ConnectionReset) => {
-                // Nobody is left to send to; what came may still be read.
+                // The peer is gone, so no more can be sent; the bytes that came may still be
+                // received.
                 self.sent = self.total;
                 StepResult::Again
             }
@@ -167,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// With all bytes sent: may say that no more come.
+    /// With all bytes sent, announces the end of sending in some cases.
     fn finish(&mut self, context: &mut Context<'_>) -> StepResult {
         if self.is_finished || !context.rng.one_in(3) {
             return StepResult::Sleep;
@@ -178,7 +179,7 @@ impl Stream {
                 context.half_closes.said += 1;
                 StepResult::Again
             }
-            // The receiving side notices that.
+            // The receiving side notices the reset.
             Err(Error::ConnectionReset) => StepResult::Sleep,
             Err(error) => StepResult::Broken(format!("end_sending: {error}")),
         }
@@ -209,7 +210,8 @@ impl Stream {
         }
     }
 
-    /// Nothing comes any more: goes on sending if the peer has only said so, else closes.
+    /// Handles the end of the peer's bytes: goes on sending if the peer only announced the end of
+    /// sending, closes otherwise.
     fn end(&mut self, context: &mut Context<'_>) -> StepResult {
         let ready = context.engine.poll(context.memory, self.endpoint);
         if ready.contains(Readiness::HUP) {
@@ -242,7 +244,8 @@ impl Stream {
         Ok(())
     }
 
-    /// No byte comes that was not sent, and what was sent and has not come is in a ring.
+    /// Checks that no byte came that was not sent, and that what was sent and has not come is in a
+    /// ring.
     fn check_ledger(&self, context: &Context<'_>) -> Result<(), String> {
         let seed = u64::from_le_bytes(self.peer_seed);
         let known = (self.received >= 8).then(|| context.ledgers.get(&seed));
@@ -259,7 +262,7 @@ impl Stream {
         Ok(())
     }
 
-    /// At the end of the stream everything that was sent must have been received.
+    /// Checks at the end of the stream that everything sent was received.
     fn check_end(&self, context: &Context<'_>) -> Result<(), String> {
         if self.received < 8 {
             return Ok(());
