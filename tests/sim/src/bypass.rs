@@ -1,11 +1,11 @@
-//! Worlds in which programs work on the rings of connections themselves, beside others that use the
-//! engine for the same end: sending, receiving, polling, sleeping, dying in the middle, stopping
-//! with a lock held, and storing nonsense wherever they can.
+//! Worlds in which some programs work directly on the rings of connections, while others use the
+//! engine for the same end. They send, receive, poll, sleep, die in the middle, stop while they
+//! hold a lock, and store nonsense wherever they can.
 //!
-//! The checks: each direction of a connection carries its bytes once and in order whoever moves
-//! them; when nothing happens any more, nobody sleeps beside bytes or room; a program that stores
-//! nonsense spoils its own connection only; nobody touches memory that is not in use (the memory
-//! watches that); in the end every page is back.
+//! The checks: each direction of a connection carries its bytes once and in order, whoever moves
+//! them. When nothing happens any more, no program sleeps although it has bytes to read or room to
+//! write. A program that stores nonsense spoils its own connection only. No access reaches memory
+//! that is not in use (the simulated memory checks that). At the end every page is free again.
 
 mod ending;
 mod mapped;
@@ -35,9 +35,9 @@ use crate::trace::{Failure, Trace, play};
 
 /// Offset of the extension word in a queue pair structure.
 const EXTENSION_WORD: u64 = 244;
-/// Longest transfer of one call, in bytes.
+/// Most bytes that one call transfers.
 const MAX_BYTES: u64 = 300;
-/// The owner of everything.
+/// The owner of all endpoints and handles.
 const OWNER: Owner = Owner {
     process: 1,
     user: 0,
@@ -50,24 +50,25 @@ pub struct BypassReport {
     pub steps: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Bytes moved by the engine, and by programs themselves.
+    /// Number of bytes moved by the engine, and by programs themselves.
     pub bytes: [u64; 2],
-    /// Times somebody slept.
+    /// Number of times a program slept.
     pub sleeps: u64,
-    /// Sleepers woken.
+    /// Number of sleeping programs that were woken.
     pub wakes: u64,
-    /// Pieces copied by programs themselves.
+    /// Number of pieces copied by programs themselves.
     pub copies: u64,
-    /// Times a program found the lock taken, or the engine did.
+    /// Number of times a program found the lock taken.
     pub contended: u64,
-    /// Messages that programs sent the short way, and those they received so.
+    /// Number of messages that programs sent by the short way, and number of those they received
+    /// by it.
     pub short: [u64; 2],
-    /// Handles refused because the peer does not speak the extension.
+    /// Number of handles refused because the peer does not have the extension.
     pub refused: u64,
 }
 
 impl BypassReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &BypassReport) {
         self.bytes = [0, 1].map(|at| self.bytes[at] + other.bytes[at]);
         self.sleeps += other.sleeps;
@@ -84,7 +85,7 @@ impl BypassReport {
 /// A bug planted on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Programs do not tell the peer although it asked.
+    /// Programs do not notify the peer although it asked for it.
     NoKick,
     /// Programs work without taking the lock.
     NoLock,
@@ -92,23 +93,23 @@ pub enum Bug {
     NoArm,
     /// Programs copy without counting themselves as busy.
     NoBusy,
-    /// Programs copy without looking whether a window has gone.
+    /// Programs copy without checking whether a window is gone.
     NoEpoch,
 }
 
-/// A program at an end.
+/// A program at one end of a connection.
 struct Program {
-    /// The end: connection and which of its two.
+    /// The end: the connection, and which of its two ends.
     end: (usize, usize),
-    /// Its handle, if it works on the rings itself.
+    /// The program's handle, if it works on the rings itself.
     bypass: Option<Handle>,
-    /// The event that it sleeps for.
+    /// The event for which the program sleeps.
     sleeps: Readiness,
-    /// Notifications that it has not sent yet.
+    /// The notifications that the program has not sent yet.
     kicks: Kicks,
-    /// The side whose lock it holds, not doing anything.
+    /// The side whose lock the program holds while it does nothing.
     holds: Option<Side>,
-    /// Bytes left of a send in several parts.
+    /// Number of bytes left of a send in several parts.
     sending: Option<u64>,
 }
 
@@ -118,15 +119,15 @@ struct Handle {
     mapped: Mapped,
     producer: Producer,
     consumer: Consumer,
-    /// The mapped part of the other end's window.
+    /// The part of the other end's window that is mapped.
     copying: Option<Copying>,
 }
 
-/// A program that has died, until the system has cleaned up.
+/// A program that has died and is not cleaned up yet.
 struct Dead {
     node: usize,
     id: BypassId,
-    /// The mapped part of the other end's window.
+    /// The part of the other end's window that was mapped.
     window: Option<scif_core::Mapped>,
 }
 
@@ -152,16 +153,18 @@ struct Connection {
     is_open: [bool; 2],
     /// The bytes that each end sends.
     streams: [Stream; 2],
-    /// Bytes the engine has sent of a transfer in several parts, while one is under way.
+    /// Number of bytes that the engine has sent of a transfer in several parts, while one is in
+    /// progress.
     turns: [Option<u64>; 2],
-    /// Nothing is promised any more.
+    /// Whether a program has spoilt the connection, so that nothing about it can be checked any
+    /// more.
     is_spoilt: bool,
 }
 
 struct Node {
     engine: Engine,
     mem: NodeMemory,
-    /// Nodes whose doorbell rang here.
+    /// The nodes that rang a doorbell here.
     bells: Vec<NodeId>,
 }
 
@@ -171,27 +174,26 @@ struct World {
     nodes: Vec<Node>,
     connections: Vec<Connection>,
     programs: Vec<Program>,
-    /// Programs that have died and have not been cleaned up.
+    /// Programs that have died and are not cleaned up yet.
     dead: Vec<Dead>,
     now: u64,
     ring_bytes: u32,
     is_armed: bool,
     bug: Option<Bug>,
     trace: Trace,
-    /// Windows that are not gone, by connection and end.
+    /// The windows that are not gone, by connection and end.
     windows: BTreeMap<(usize, usize), Window>,
-    /// Pages the engines were given, by node and number.
+    /// The pages that the engines were given, by node and number.
     pins: BTreeMap<(usize, u64), Vec<u64>>,
     last_pin: u64,
-    /// Ends register windows, and programs copy to them.
+    /// Whether ends register windows and programs copy to them.
     has_windows: bool,
     report: BypassReport,
 }
 
-/// Runs a world; what was done.
+/// Runs a world. Returns the counts.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<BypassReport, Failure> {
     play("bypass clients", seed, |trace| {
         let mut world = World::new(seed, bug, trace);
@@ -247,7 +249,7 @@ impl World {
         }
     }
 
-    /// Links the nodes; in some worlds they do not speak the extension.
+    /// Links the nodes. In some worlds they do not have the extension.
     fn link(&mut self) -> Result<(), String> {
         let mut addresses = Vec::new();
         for at in 0..2 {
@@ -348,7 +350,7 @@ impl World {
         }
     }
 
-    /// A program that uses the engine, or the rings.
+    /// Starts a program that uses either the engine or the rings.
     fn start_program(&mut self, end: (usize, usize)) -> Result<(), String> {
         let mut program = Program {
             end,
@@ -446,7 +448,7 @@ impl World {
             let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
             engine.close(mem, connection.ends[side]);
             connection.turns[side] = None;
-            // The calls of all sleeping programs end.
+            // The calls of all programs that sleep there end.
             let programs = self.programs.iter_mut();
             for program in programs.filter(|program| program.end == (at, side)) {
                 program.sleeps = Readiness::empty();
@@ -455,7 +457,7 @@ impl World {
         }
     }
 
-    /// An iteration of a node's loop. Changes wake the programs that sleep there.
+    /// Runs one iteration of a node's loop. Events wake the programs that sleep there.
     fn turn(&mut self, number: usize) -> Result<(), String> {
         let Node { engine, mem, bells } = &mut self.nodes[number];
         engine.tick(mem, self.now);
@@ -489,7 +491,7 @@ impl World {
                 continue;
             }
             let Node { engine, mem, .. } = &mut self.nodes[node];
-            // It looks again as the daemon does for calls that wait.
+            // The program polls again, as the daemon does for calls that wait.
             let is_blind = self.bug == Some(Bug::NoArm);
             if is_blind || !engine.arm(mem, id, program.sleeps).is_empty() {
                 program.sleeps = Readiness::empty();
@@ -498,7 +500,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen that happens by itself.
+    /// Lets everything happen that needs no program.
     fn run_until_idle(&mut self) -> Result<(), String> {
         for _ in 0..12 {
             for node in 0..2 {

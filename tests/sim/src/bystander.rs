@@ -1,8 +1,8 @@
-//! A third node beside a hostile peer and its victim: a real engine, with a connection and windows
-//! to the victim, whose ids the hostile node can guess.
+//! A third node beside a hostile peer and its victim: a real engine with a connection and windows
+//! to the victim. The hostile node can guess their ids.
 //!
-//! The checks: its link stays, each byte of its streams and windows is what one of the two put
-//! there, and in the end nothing is left of the connection.
+//! The checks: the link to the third node stays up, each byte of its streams and windows is what
+//! one of the two nodes put there, and at the end nothing of the connection is left.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,42 +18,43 @@ use crate::hostile::VICTIM;
 use crate::memory::{Fabric, NodeMemory};
 use crate::rng::{Rng, mix};
 
-/// Its number.
+/// The third node's number.
 pub(crate) const BYSTANDER: NodeId = 2;
 
-/// The page that the victim has registered for it: a number the others never reach.
+/// The number of the page that the victim registered for the third node. Other pages never get so
+/// large a number.
 pub(crate) const PIN: PinId = PinId(u64::MAX - 2);
 
-/// Where it listens.
+/// The port at which the third node listens.
 const PORT: u16 = 2600;
 
-/// Registers for reading and writing, at a fixed offset.
+/// Flags to register for reading and writing, at a fixed offset.
 const BOTH: u32 = 3;
 const FIXED: u32 = 0x10;
 
-/// An engine and its memory; the victim's are somebody else's.
+/// An engine and its memory. The caller passes those of the victim.
 type Side<'a> = (&'a mut Engine, &'a mut NodeMemory);
 
-/// The third node. Of its two ends the first is the victim's.
+/// The third node. The first of the two ends is the victim's.
 pub(crate) struct Bystander {
     engine: Engine,
     memory: NodeMemory,
     ends: [EndpointId; 2],
-    /// Bytes sent and received by each end.
+    /// Number of bytes that each end has sent and received.
     sent: [u64; 2],
     received: [u64; 2],
-    /// The page that each end has registered, and what it must hold.
+    /// The page that each end has registered, and the content it must have.
     pages: [u64; 2],
     content: [Vec<u8>; 2],
     copy: Option<Copy>,
-    /// Copies between the nodes that have arrived.
+    /// Number of copies between the nodes that have arrived.
     pub(crate) copies: u64,
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Copy {
     ticket: Ticket,
-    /// The end that copies, and from which end.
+    /// The end that copies, and the end that it copies from.
     by: usize,
     from: usize,
     at: usize,
@@ -64,7 +65,7 @@ fn text<T, E: std::fmt::Debug>(result: Result<T, E>, what: &str) -> Result<T, St
     result.map_err(|error| format!("the third node: {what}: {error:?}"))
 }
 
-/// The byte number `at` that the end `end` sends.
+/// Returns byte `at` of the stream that the end `end` sends.
 fn byte(end: usize, at: u64) -> u8 {
     mix(at << 1 | end as u64) as u8
 }
@@ -138,7 +139,7 @@ impl Bystander {
         Ok(new)
     }
 
-    /// The engine and memory of an end.
+    /// Returns the engine and memory of an end.
     fn side<'a>(&'a mut self, end: usize, victim: Side<'a>) -> Side<'a> {
         match end {
             0 => victim,
@@ -146,7 +147,7 @@ impl Bystander {
         }
     }
 
-    /// A turn of each driver, as far as the two nodes are concerned.
+    /// Runs a turn of each driver for the link between the two nodes.
     pub(crate) fn turn(&mut self, victim: Side<'_>) {
         let (engine, memory) = victim;
         self.engine.doorbell(&mut self.memory, VICTIM);
@@ -155,7 +156,7 @@ impl Bystander {
         engine.doorbell(memory, BYSTANDER);
     }
 
-    /// Lets both do what there is to do, before anything else happens.
+    /// Lets both nodes do everything that is pending.
     fn run_until_idle(&mut self, victim: Side<'_>) {
         let (engine, memory) = victim;
         for _ in 0..8 {
@@ -164,7 +165,7 @@ impl Bystander {
         }
     }
 
-    /// The two nodes go on with each other as if nobody else were there.
+    /// Runs a step of the two nodes, which must go on as if the hostile node were not there.
     pub(crate) fn step(
         &mut self,
         engine: &mut Engine,
@@ -185,7 +186,7 @@ impl Bystander {
         }
     }
 
-    /// An end sends some bytes, and receives some.
+    /// Makes an end send some bytes and receive some.
     fn stream(&mut self, end: usize, victim: Side<'_>, rng: &mut Rng) -> Result<(), String> {
         let (id, from) = (self.ends[end], self.sent[end]);
         let bytes: Vec<u8> = (from..from + rng.size(3000))
@@ -206,7 +207,7 @@ impl Bystander {
         Ok(())
     }
 
-    /// Some end copies a piece from one window to the other.
+    /// Makes an end copy a piece of one window to the other.
     fn begin_copy(&mut self, victim: Side<'_>, rng: &mut Rng) -> Result<(), String> {
         let (by, from) = (rng.below(2) as usize, rng.below(2) as usize);
         let at = rng.below(PAGE_BYTES as u64) as usize;
@@ -240,7 +241,7 @@ impl Bystander {
         Ok(())
     }
 
-    /// Looks whether a copy has arrived, and nothing else.
+    /// Checks whether a copy has arrived, and that nothing else has changed.
     fn end_copy(&mut self, copy: Copy, victim: Side<'_>) -> Result<(), String> {
         let (victim_engine, victim_memory) = victim;
         let (engine, _) = self.side(copy.by, (victim_engine, &mut *victim_memory));
@@ -268,12 +269,12 @@ impl Bystander {
         Ok(())
     }
 
-    /// Bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     pub(crate) fn bytes(&self) -> u64 {
         self.received.iter().sum()
     }
 
-    /// Both ends close: all is given back.
+    /// Closes both ends, after which nothing may be left.
     pub(crate) fn finish(
         &mut self,
         engine: &mut Engine,

@@ -1,8 +1,8 @@
-//! A hostile peer: one node without an engine, which stores random messages, indices and queue
-//! pairs where a real node would store sensible ones.
+//! A hostile peer: a node without an engine, which stores random messages, indices and queue pairs
+//! where a real node would store valid ones.
 //!
-//! The node that suffers it runs programs that connect to the hostile node and accept from it. A
-//! stream within the node, and a third node's connection with it, must not notice any of this.
+//! The victim's programs connect to the hostile node and accept connections from it. A stream
+//! within the victim, and a third node's connection with the victim, must not be affected.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,39 +25,39 @@ pub(crate) const VICTIM: u16 = 0;
 pub(crate) const HOSTILE: u16 = 1;
 const PORT: u16 = 2000;
 
-/// The counts of a hostile world.
+/// The counts of a run with a hostile peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostileReport {
-    /// Connections with the hostile node that were established.
+    /// Number of connections established with the hostile node.
     pub connected: u64,
-    /// Links given up.
+    /// Number of links given up.
     pub links_failed: u64,
-    /// Rings reset.
+    /// Number of rings reset.
     pub rings_reset: u64,
-    /// Messages ignored for whatever reason.
+    /// Number of messages ignored for any reason.
     pub ignored: u64,
-    /// Bytes that passed within the node undisturbed.
+    /// Number of bytes that passed within the victim undisturbed.
     pub undisturbed_bytes: u64,
-    /// Copies between windows within the node.
+    /// Number of copies between windows within the victim.
     pub undisturbed_copies: u64,
-    /// Bytes that passed between the victim and the third node.
+    /// Number of bytes that passed between the victim and the third node.
     pub bystander_bytes: u64,
-    /// Copies between their windows.
+    /// Number of copies between the windows of the victim and the third node.
     pub bystander_copies: u64,
-    /// Windows the victim registered.
+    /// Number of windows the victim registered.
     pub windows: u64,
-    /// Windows that one of the two refused.
+    /// Number of windows that one of the two refused.
     pub refused_windows: u64,
-    /// Transfers begun.
+    /// Number of transfers begun.
     pub transfers: u64,
-    /// Mappings of the hostile node's windows.
+    /// Number of mappings of the hostile node's windows.
     pub mappings: u64,
-    /// Its acts.
+    /// The hostile node's acts.
     pub faults: Faults,
 }
 
 impl HostileReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &HostileReport) {
         self.connected += other.connected;
         self.links_failed += other.links_failed;
@@ -75,21 +75,21 @@ impl HostileReport {
     }
 }
 
-/// The hostile node: knows what a real peer would know.
+/// The hostile node. It knows what a real peer would know.
 struct Hostile {
     peer: ScriptedPeer,
-    /// Own queue pairs: address of the structure, as the victim sees it.
+    /// The hostile node's queue pairs: the address of each structure as the victim sees it.
     queue_pairs: Vec<u64>,
-    /// Queue pairs of the victim that it made for connections with us. Only these are spoilt: what
-    /// other memory a peer may reach is not for the engine to decide.
+    /// The queue pairs that the victim made for connections with the hostile node. The hostile
+    /// node spoils only these: the engine cannot decide what other memory a peer may reach.
     victim_pairs: Vec<u64>,
-    /// Numbers seen in messages: ids and addresses.
+    /// Numbers from the victim's messages: ids and addresses.
     seen: Vec<u64>,
-    /// Messages an honest peer would send next.
+    /// The messages that an honest peer would send next.
     proper: Vec<Words>,
-    /// Ids of the victim's ends of connections.
+    /// The ids of the victim's ends of connections.
     victim_ids: Vec<u64>,
-    /// Messages sent before, to be sent again.
+    /// Messages that were sent, to be sent again.
     said: Vec<Message>,
     faults: Faults,
     rng: Rng,
@@ -110,7 +110,7 @@ impl Hostile {
         }
     }
 
-    /// A block with a queue pair structure that is right in most cases.
+    /// Makes a block with a queue pair structure that is valid in most cases.
     fn make_queue_pair(&mut self, rng: &mut Rng) -> u64 {
         let pair = self.peer.make_queue_pair(|structure| match rng.below(12) {
             0 => structure.magic = rng.number().into(),
@@ -141,7 +141,7 @@ impl Hostile {
         }
     }
 
-    /// The answer of an honest peer. It keeps connections alive long enough to be attacked.
+    /// Plans the answer of an honest peer. It keeps connections alive long enough to be attacked.
     fn plan_answer(&mut self, opcode: u32, words: [u64; 4]) {
         let [first, second, third, _] = words;
         match opcode {
@@ -167,7 +167,7 @@ impl Hostile {
         }
     }
 
-    /// Sends one message that an honest peer could send.
+    /// Sends one message that an honest peer might send.
     fn speak_properly(&mut self, rng: &mut Rng) {
         let recent = self.victim_ids.len().saturating_sub(4);
         let ids = &self.victim_ids[recent..];
@@ -187,7 +187,8 @@ impl Hostile {
             0 => rng.number(),
             1 => rng.below(4),
             2 => self.make_queue_pair(rng),
-            // The first ids of any table, which are the neighbours' and the third node's.
+            // The first ids of any table belong to the stream within the victim and to the third
+            // node.
             7 => 1 << 32 | rng.below(6),
             3 if !self.queue_pairs.is_empty() => {
                 self.queue_pairs[rng.below(self.queue_pairs.len() as u64) as usize]
@@ -196,7 +197,7 @@ impl Hostile {
         }
     }
 
-    /// One message that may mean anything.
+    /// Sends one message with random words.
     fn speak(&mut self, rng: &mut Rng, opcode: u32) {
         let words = [0; 4].map(|_: u64| self.number(rng));
         self.send(rng, opcode, words);
@@ -223,8 +224,7 @@ impl Hostile {
         self.peer.send(&message);
     }
 
-    /// Sends a message once more that was right when it was sent first, or with ids of another
-    /// connection.
+    /// Sends an earlier message again, at times with ids of another connection.
     fn repeat(&mut self, rng: &mut Rng) {
         let pick = rng.below(self.said.len() as u64) as usize;
         let Some(mut message) = self.said.get(pick).copied() else {
@@ -243,8 +243,8 @@ impl Hostile {
         }
     }
 
-    /// Sets the index of the node ring to a place that looks possible: behind by a message, ahead
-    /// by one, a whole ring ahead, at the last byte.
+    /// Sets the index of the node ring to a place that looks possible: one message back, one
+    /// message ahead, a whole ring ahead, or the last byte.
     fn jump(&mut self, rng: &mut Rng) {
         let size = MESSAGE_BYTES as u32;
         let index = match rng.below(4) {
@@ -258,13 +258,13 @@ impl Hostile {
         self.peer.scribble(address, &index.to_le_bytes());
     }
 
-    /// Stores a random index into some queue pair of the victim that we know.
+    /// Stores a random index into some queue pair that the victim made for the hostile node.
     fn spoil_index(&mut self, rng: &mut Rng) {
         let pairs = self.victim_pairs.len() as u64;
         let Some(address) = self.victim_pairs.get(rng.below(pairs) as usize).copied() else {
             return;
         };
-        // Long since freed, and a program's now.
+        // The victim freed it long ago, and a program has pinned the page since.
         if self.peer.fabric.borrow().is_pinned(VICTIM.into(), address) {
             return;
         }
@@ -284,14 +284,14 @@ impl Hostile {
     }
 }
 
-/// Everything on the victim's side.
+/// The engine, programs and memory of the victim.
 struct Victim {
     engine: Engine,
     memory: NodeMemory,
-    /// Endpoints in whatever state they are in.
+    /// Endpoints in any state.
     endpoints: Vec<EndpointId>,
     listener: EndpointId,
-    /// The stream within the node, and bytes sent and received.
+    /// The stream within the victim, and the numbers of bytes sent and received.
     pair: [EndpointId; 2],
     sent: u64,
     received: u64,
@@ -302,8 +302,7 @@ struct Victim {
 
 /// Runs one attack.
 ///
-/// # Errors
-/// The mistake of the victim.
+/// # Errors The first rule that the victim broke.
 pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, Failure> {
     play("hostile peer", seed, |trace| attack(seed, steps, trace))
 }
@@ -311,7 +310,8 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, Failure> {
 fn attack(seed: u64, steps: u64, trace: &Trace) -> Result<HostileReport, String> {
     let mut rng = Rng::new(seed);
     let fabric = Fabric::new(3);
-    // Its addresses mean nothing, so what is stored there harms nobody.
+    // The addresses that the victim gets from the hostile node are random, so its stores into that
+    // node's memory are no errors.
     fabric.borrow_mut().lawless = Some(usize::from(HOSTILE));
     fabric.borrow_mut().trace = trace.clone();
     let mut hostile = Hostile::new(&fabric, Rng::new(rng.number()));
@@ -332,7 +332,7 @@ fn attack(seed: u64, steps: u64, trace: &Trace) -> Result<HostileReport, String>
                 } else {
                     opcode
                 };
-                // EXIT and NODE_REMOVE end the fun quickly.
+                // EXIT and NODE_REMOVE would end the link, so they are rare.
                 if !matches!(opcode, 2 | 7) || rng.one_in(20) {
                     hostile.speak(&mut rng, opcode);
                 }
@@ -354,7 +354,7 @@ fn attack(seed: u64, steps: u64, trace: &Trace) -> Result<HostileReport, String>
             5 if rng.one_in(60) => hostile.jump(&mut rng),
             5 if rng.one_in(40) => {
                 hostile.faults.note(Fault::HostileStore);
-                // Not even a multiple of the message size.
+                // The index is usually not a multiple of the message size.
                 let index = rng.below(u64::from(RING_BYTES)) as u32;
                 let address = hostile.peer.other_qp + LOCAL_WRITE_OFFSET;
                 hostile.peer.scribble(address, &index.to_le_bytes());
@@ -420,7 +420,7 @@ impl Victim {
         })
     }
 
-    /// Comes back after every end of the link, as a driver would.
+    /// Brings the link up again whenever it went down, as a driver would.
     fn ensure_link(&mut self, hostile: &mut Hostile, step: u64) -> Result<(), String> {
         let state = self.engine.link_state(HOSTILE);
         if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
@@ -446,7 +446,7 @@ impl Victim {
         Ok(())
     }
 
-    /// Something a program might do, whatever its endpoint thinks of it.
+    /// Does something that a program might do, whatever the state of its endpoint.
     fn client_step(&mut self, rng: &mut Rng) -> Result<(), String> {
         let (engine, memory) = (&mut self.engine, &mut self.memory);
         let pick = self
@@ -492,7 +492,7 @@ impl Victim {
         Ok(())
     }
 
-    /// Something a program might do with registered memory.
+    /// Does something that a program might do with registered memory.
     fn memory_step(&mut self, rng: &mut Rng) -> Result<(), String> {
         let pick = rng.below(self.endpoints.len() as u64) as usize;
         let (engine, memory) = (&mut self.engine, &mut self.memory);
@@ -502,7 +502,7 @@ impl Victim {
         }
     }
 
-    /// The stream within the node goes on as if nothing were.
+    /// Continues the stream within the victim, which must go on undisturbed.
     fn stream_step(&mut self, rng: &mut Rng) -> Result<(), String> {
         let [active, passive] = self.pair;
         let size = rng.size(5000);
@@ -550,7 +550,8 @@ impl Victim {
             .check_invariants()
             .map_err(|violation| violation.to_string())?;
         let left = fabric.borrow().pages_used(usize::from(VICTIM));
-        // Grants whose acceptor was closed before the connector answered end with the link.
+        // Grants whose acceptor was closed before the connector answered must have ended with the
+        // link.
         if left != 0 || self.engine.stats().connections != 0 {
             return Err(format!("{left} pages left over"));
         }

@@ -1,9 +1,9 @@
-//! The hostile peer's windows: page lists, structures and answers that may mean anything, and the
-//! victim's programs that register, copy, fence and map all the same.
+//! The hostile peer's windows: page lists, structures and answers with random content, and the
+//! victim's programs that register, copy, fence and map nevertheless.
 //!
-//! The checks: memory that was registered for reading only, and all that belongs to the stream
-//! within the node, keeps its content; nothing outside of registered memory is touched (the memory
-//! itself notices); every page is given back in the end.
+//! The checks: memory that was registered for reading only, and the memory of the stream within
+//! the victim, keeps its content; no access reaches memory that is not registered (the simulated
+//! memory checks that); every page is returned at the end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,19 +28,19 @@ use crate::rng::Rng;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Pages of a window at most, but for requests that are meant to fail.
+/// Most pages of a window, except in requests that are meant to fail.
 const MOST_PAGES: u64 = 40;
 
-/// Where the lookup arrays begin in a block with a structure; a table of each kind follows on a
-/// page of its own.
+/// Offset of the lookup arrays in a block with a structure. A table of each kind follows on a page
+/// of its own.
 const LOOKUPS_OFFSET: u64 = 256;
 
 const _: () = assert!(WINDOW_BYTES as u64 <= LOOKUPS_OFFSET);
 
-/// An opcode and its words.
+/// An opcode and the words of the message.
 pub(crate) type Words = (u32, [u64; 4]);
 
-/// Something like `right`.
+/// Returns `right` in most cases, and a wrong number in the others.
 fn roughly(rng: &mut Rng, right: u64) -> u64 {
     match rng.below(40) {
         0 => rng.number(),
@@ -50,7 +50,7 @@ fn roughly(rng: &mut Rng, right: u64) -> u64 {
     }
 }
 
-/// Allocates and fills in a structure for a window of the victim; its bus address.
+/// Allocates and fills in a structure for a window of the victim. Returns its bus address.
 pub(crate) fn lend(peer: &mut ScriptedPeer, rng: &mut Rng, pages: u64) -> u64 {
     let Some(local) = peer.memory.allocate(3 * PAGE_BYTES) else {
         return rng.number();
@@ -74,7 +74,7 @@ pub(crate) fn lend(peer: &mut ScriptedPeer, rng: &mut Rng, pages: u64) -> u64 {
     own
 }
 
-/// Fills in the structure the victim has lent at `address`; the words of REGISTER.
+/// Fills in the structure that the victim has lent at `address`. Returns the words of REGISTER.
 pub(crate) fn fill(
     peer: &mut ScriptedPeer,
     rng: &mut Rng,
@@ -84,7 +84,7 @@ pub(crate) fn fill(
 ) -> Words {
     let mut record = WindowRecord::new_zeroed();
     let read = |peer: &ScriptedPeer, address, buffer: &mut [u8]| {
-        // A lent structure is memory of the victim; a wrong address only makes the list wrong.
+        // A lent structure is in the victim's memory. A wrong address only makes the list wrong.
         let _ = peer.memory.peer_read(VICTIM, address, buffer);
     };
     read(peer, address, record.as_mut_bytes());
@@ -125,12 +125,12 @@ pub(crate) fn fill(
     (NodeMessage::REGISTER, words)
 }
 
-/// Low offsets, so that windows meet.
+/// Returns a low offset, so that windows overlap.
 fn some_offset(rng: &mut Rng) -> u64 {
     rng.below(12) * PAGE
 }
 
-/// The answer of an honest peer to a message about windows or fences.
+/// Returns the answer of an honest peer to a message about windows or fences.
 pub(crate) fn answer(
     peer: &mut ScriptedPeer,
     rng: &mut Rng,
@@ -155,8 +155,8 @@ pub(crate) fn answer(
     })
 }
 
-/// Something a peer may ask for: a window, or a fence. `victim_id` also serves as the word that
-/// comes back with the structure, so that it is known then.
+/// Returns a request that a peer may make: for a window or a fence. `victim_id` also serves as the
+/// word that comes back with the structure, so that it is known then.
 pub(crate) fn request(rng: &mut Rng, victim_id: u64) -> Words {
     let pages = match rng.below(12) {
         0 => rng.number(),
@@ -179,24 +179,26 @@ pub(crate) fn request(rng: &mut Rng, victim_id: u64) -> Words {
 /// Memory of the victim's programs that the engine was given.
 struct Pinned {
     pages: Vec<u64>,
-    /// The content that it must have until it is released, when nobody may write to it.
+    /// The content that the memory must have until it is released, if no one may write to it.
     content: Option<Vec<u8>>,
 }
 
-/// Windows of the stream within the node: what is written to one end must arrive, and nothing else.
+/// The windows of the stream within the victim: what is written to one end must arrive at the
+/// other, and nothing else.
 pub(crate) struct Neighbours {
     /// The page of each end.
     pages: [u64; 2],
-    /// The content that they must have.
+    /// The content that the pages must have.
     content: [Vec<u8>; 2],
-    /// The copy under way: from which end, where, and how many bytes.
+    /// The copy in progress: its ticket, the end that it copies from, the offset, and the number
+    /// of bytes.
     copy: Option<(Ticket, usize, usize, usize)>,
-    /// Copies that have arrived.
+    /// Number of copies that have arrived.
     pub(crate) copies: u64,
 }
 
 impl Neighbours {
-    /// Registers a page of each end of the pair.
+    /// Registers a page at each end of the pair.
     pub(crate) fn new(
         fabric: &Rc<RefCell<Fabric>>,
         engine: &mut Engine,
@@ -213,7 +215,7 @@ impl Neighbours {
         for (number, end) in pair.into_iter().enumerate() {
             memory.write(pages[number], &content[number]);
             let given = Pages {
-                // Numbers the others never reach.
+                // Other pages never get so large a number.
                 pin: PinId(u64::MAX - number as u64),
                 runs: vec![Run {
                     address: pages[number],
@@ -236,7 +238,8 @@ impl Neighbours {
         })
     }
 
-    /// Looks whether all is as it must be, and copies something from one end to the other.
+    /// Checks that a copy has arrived and nothing else has changed, then copies from one end to
+    /// the other.
     pub(crate) fn step(
         &mut self,
         engine: &mut Engine,
@@ -291,7 +294,7 @@ pub(crate) struct Registered {
     virtuals: Vec<(Ticket, Vec<u8>)>,
     mapped: Vec<(Mapped, u64)>,
     next: u64,
-    /// Windows that were registered, transfers and signals that were begun, peers' windows mapped.
+    /// Number of windows registered, of transfers and signals begun, and of peers' windows mapped.
     pub(crate) windows: u64,
     pub(crate) transfers: u64,
     pub(crate) mappings: u64,
@@ -314,7 +317,7 @@ impl Registered {
         }
     }
 
-    /// The link to the hostile node goes down.
+    /// Aborts the copies of the link to the hostile node, which goes down.
     pub(crate) fn abort(&mut self) {
         self.copier.abort(HOSTILE);
     }
@@ -344,7 +347,8 @@ impl Registered {
 
     fn unpin(&mut self, pin: PinId) -> Result<(), String> {
         if pin.0 >= bystander::PIN.0 {
-            // The neighbours' and the third node's, whose endpoints are closed at the very end.
+            // These belong to the stream within the victim and to the third node, whose endpoints
+            // are closed at the very end.
             return Ok(());
         }
         let Some(pinned) = self.pinned.remove(&pin.0) else {
@@ -362,7 +366,7 @@ impl Registered {
         Ok(())
     }
 
-    /// A turn of the driver.
+    /// Runs a turn of the driver.
     pub(crate) fn pump(
         &mut self,
         engine: &mut Engine,
@@ -379,7 +383,7 @@ impl Registered {
         Ok(())
     }
 
-    /// Something a program might do with the endpoint.
+    /// Does something that a program might do with the endpoint.
     pub(crate) fn step(
         &mut self,
         engine: &mut Engine,
@@ -503,7 +507,7 @@ impl Registered {
         }
     }
 
-    /// Takes results, or gives up after a while.
+    /// Takes the results of calls, and abandons some calls.
     fn collect(&mut self, engine: &mut Engine, memory: &mut NodeMemory, rng: &mut Rng) {
         self.tickets.retain(|ticket| {
             if rng.one_in(50) {
@@ -521,7 +525,7 @@ impl Registered {
         });
     }
 
-    /// All endpoints are closed and the link is down: everything must be given back.
+    /// Checks, after all endpoints are closed and the link is down, that everything is returned.
     pub(crate) fn finish(
         &mut self,
         engine: &mut Engine,

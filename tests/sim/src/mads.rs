@@ -2,13 +2,14 @@
 //! of 1 byte to 1 MiB, with answers as long, over a wire that loses, doubles and reorders
 //! datagrams.
 //!
-//! The ports segment for some programs, others do so themselves (`by_hand`). Programs are killed
-//! with their agents, and begin anew; nodes go with all programs, and come back.
+//! For some programs the ports segment messages; others segment their messages themselves
+//! (`by_hand`). Programs are killed with their agents and start again. Nodes leave with all their
+//! programs and come back.
 //!
-//! The checks: a request arrives once at most, with its bytes; a program reads one outcome of each
-//! request: the answer with its bytes, a refusal by a node without the server, or that the time is
-//! over; none only if a message was ended by STOP or ABORT; over a good wire, without faults, each
-//! request is answered; in the end no agent, send or message is left.
+//! The checks: a request arrives at most once, with its bytes. A program reads one outcome of each
+//! request: the answer with its bytes, a refusal by a node without the server, or a timeout. It
+//! reads none only if STOP or ABORT ended a message. Over a good wire and without faults, each
+//! request is answered. At the end no agent, send or message is left.
 
 mod by_hand;
 mod wire;
@@ -28,29 +29,29 @@ use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// The class of all messages, a vendor's.
+/// The class of all messages: one of the vendor classes.
 const CLASS: u8 = 0x33;
-/// Bytes in front of the data.
+/// Bytes of headers in front of the data.
 const HEADERS: usize = RMPP_HEADER_BYTES + 4;
-/// The longest message that is sent often, and the longest of all: bytes of data.
+/// The length of most messages at most, and the length of any message at most, in bytes of data.
 const USUAL: u64 = 3000;
 const LONGEST: u64 = 1 << 20;
-/// Requests that are not over.
+/// Most requests in progress.
 const CALLS: usize = 12;
-/// A program's patience.
+/// The timeout of a request in milliseconds, and the number of retries.
 const TIMEOUT_MS: u32 = 10_000;
 const RETRIES: u32 = 3;
-/// Nanoseconds after which all requests must be over.
+/// Time in nanoseconds after which all requests must have ended.
 const LIMIT: u64 = 600_000 * MS;
 
-/// A mistake planted in the wire, in a program or around the nodes.
+/// A bug planted in the wire, in a program or around the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A byte of a datagram changes on the wire.
     BytesChange,
-    /// A program acknowledges segments that have not come.
+    /// A program acknowledges segments that have not arrived.
     HastyAcks,
-    /// The agents of a program that was killed stay.
+    /// The agents of a killed program stay.
     AgentsStay,
 }
 
@@ -61,22 +62,22 @@ pub struct MadReport {
     pub steps: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub asked: u64,
-    /// Requests that were answered.
+    /// Number of requests answered.
     pub answered: u64,
-    /// Requests whose time was over, or that were refused because no program was there.
+    /// Number of requests that timed out, or were refused because no program was there.
     pub failed: u64,
-    /// Requests that STOP or ABORT ended without a word.
+    /// Number of requests that STOP or ABORT ended without an outcome.
     pub ended: u64,
-    /// Bytes of requests and answers that arrived.
+    /// Number of bytes in requests and answers that arrived.
     pub bytes: u64,
-    /// Messages with more than 64 KiB.
+    /// Number of requests whose data or answer is longer than 64 KiB.
     pub long: u64,
 }
 
 impl MadReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &MadReport) {
         self.steps += other.steps;
         self.faults.add(&other.faults);
@@ -89,22 +90,22 @@ impl MadReport {
     }
 }
 
-/// Events of a world beside the usual ones.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MadSettings {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// The wire loses nothing, and nobody is killed.
+    /// Whether the wire loses nothing and no program is killed.
     pub is_calm: bool,
-    /// A planted mistake.
+    /// A planted bug, if any.
     pub bug: Option<Bug>,
 }
 
 /// A message as a program reads it.
 pub struct Received {
-    /// The port that it comes from.
+    /// The port that the message comes from.
     pub lid: u16,
-    /// Whether it is a send that was not answered.
+    /// Whether the message is a send of this program that timed out.
     has_timed_out: bool,
     /// All headers and the data.
     pub message: Vec<u8>,
@@ -113,21 +114,21 @@ pub struct Received {
 /// A program: a server and a client in one.
 struct Program {
     node: usize,
-    /// Its number there.
+    /// The number of the program's open file on its node.
     descriptor: u64,
-    /// The last request of the world when it began.
+    /// The number of the world's last request when the program started.
     first: u32,
     by_hand: Option<ByHand>,
 }
 
-/// A request that is not over.
+/// A request that has no outcome yet.
 struct Call {
     client: usize,
-    /// The number of the client's open file: a program that begins anew has another one.
+    /// The number of the client's open file. A program that starts again has another one.
     descriptor: u64,
     asked: usize,
     answer: usize,
-    /// How often it has come to a server.
+    /// How often the request has arrived at a server.
     arrived: u32,
 }
 
@@ -139,7 +140,7 @@ struct World {
     programs: Vec<Option<Program>>,
     wire: VecDeque<(usize, usize, [u8; FRAME_BYTES])>,
     calls: BTreeMap<u32, Call>,
-    /// Transactions whose message was ended by STOP or ABORT.
+    /// The transactions in which STOP or ABORT ended a message.
     ended: BTreeSet<u32>,
     last: u32,
     now: u64,
@@ -149,8 +150,7 @@ struct World {
 
 /// Plays a world.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn run(seed: u64, settings: MadSettings) -> Result<MadReport, Failure> {
     let world = match settings.is_calm {
         true => "management datagrams, calm",
@@ -162,7 +162,7 @@ pub fn run(seed: u64, settings: MadSettings) -> Result<MadReport, Failure> {
     })
 }
 
-/// A message: a request, or the answer to one.
+/// Makes a message: a request, or the answer to one.
 fn message(method: u8, tid: u64, data: usize) -> Vec<u8> {
     let mut mad = Mad::padded(&[1, CLASS, 1, method]);
     mad.header.tid = tid.into();
@@ -261,12 +261,13 @@ impl World {
         }
     }
 
-    /// A client has gone: nobody waits for the outcomes of its requests.
+    /// Forgets the requests of a client that is gone.
     fn forget_calls(&mut self, client: usize) {
         self.calls.retain(|_, call| call.client != client);
     }
 
-    /// A program opens the file, if its node is there. The first one of a node is a server, too.
+    /// Starts a program that opens the file, if its node is there. The first program of a node is
+    /// a server, too.
     fn begin(&mut self, at: usize) {
         let (node, is_server) = (at / 2, at.is_multiple_of(2));
         let by_hand = self.rng.one_in(3);
@@ -281,7 +282,8 @@ impl World {
         };
         let mut payload = asked.as_bytes().to_vec();
         let registered = of.control(descriptor, request::REGISTER_AGENT2, &mut payload);
-        // Only a mistake leaves the methods with an agent that nobody has any more.
+        // Registering fails only if a bug has left the methods with an agent that no program has
+        // any more.
         if registered.is_err() {
             of.close(descriptor);
             return;
@@ -341,13 +343,13 @@ impl World {
 
     // ---- Messages ----
 
-    /// A length: mostly of some segments, sometimes up to the longest, always 1 at least.
+    /// Chooses a length of at least 1 byte: mostly some segments, sometimes up to the longest.
     fn length(&mut self) -> usize {
         let most = if self.rng.one_in(40) { LONGEST } else { USUAL };
         1 + self.rng.size(most - 1) as usize
     }
 
-    /// A program asks a server.
+    /// Makes a program send a request to a server.
     fn call(&mut self) -> Result<(), String> {
         let client = self.rng.below(self.programs.len() as u64) as usize;
         let lid = 1 + self.rng.below(self.nodes.len() as u64) as u16;
@@ -431,7 +433,7 @@ impl World {
         }
     }
 
-    /// Programs read what is there.
+    /// Lets all programs read everything that is there.
     fn read_all(&mut self) -> Result<(), String> {
         for at in 0..self.programs.len() {
             while let Some(got) = self.read(at)? {
@@ -466,7 +468,7 @@ impl World {
         }))
     }
 
-    /// A program has read something.
+    /// Handles a message that a program has read.
     fn take(&mut self, at: usize, got: Received) -> Result<(), String> {
         let now = self.now;
         let lid = got.lid;
@@ -488,13 +490,13 @@ impl World {
         }
     }
 
-    /// A request has come to a server, or an answer of a server that began anew was not taken.
+    /// Handles a request that arrived at a server, or an unanswered send of its own.
     fn take_request(&mut self, at: usize, lid: u16, got: &[u8]) -> Result<(), String> {
         let tid = Mad::padded(got).header.tid.get();
         let number = tid as u32;
         self.trace
             .note(|| format!("server {at} reads request {number}"));
-        // Its client may have been killed meanwhile.
+        // The client may have been killed meanwhile.
         let Some(call) = self.calls.get_mut(&number) else {
             return Ok(());
         };
@@ -502,7 +504,7 @@ impl World {
             return Err(format!("request {number} has arrived with other bytes"));
         }
         call.arrived += 1;
-        // Its server may have begun anew behind the first one.
+        // The server may have started again after the first arrival.
         if call.arrived > 1 && self.is_good {
             return Err(format!(
                 "request {number} has arrived {} times",
@@ -514,7 +516,7 @@ impl World {
         self.send(at, lid, answer, 0)
     }
 
-    /// The outcome of a request.
+    /// Handles the outcome of a request.
     fn take_outcome(&mut self, at: usize, timed_out: bool, got: &[u8]) -> Result<(), String> {
         let header = Mad::padded(got).header;
         let number = header.tid.get() as u32;
@@ -524,11 +526,12 @@ impl World {
             format!("program {at} reads of {number}: status {status}, time is over: {timed_out}")
         });
         if timed_out && header.is_response() {
-            // An answer of this program that its client did not take.
+            // This is an answer of this program that its client did not take.
             return Ok(());
         }
-        // The numbers of agents begin anew with a node. So an answer may come to a program with
-        // USER_RMPP in place of the one that asked; on Linux it does, too.
+        // A node that comes back numbers its agents from the start. So an answer may arrive at a
+        // program with USER_RMPP instead of the one that sent the request. The same happens on
+        // Linux.
         let is_former = |program: &Program| program.by_hand.is_some() && number <= program.first;
         if self.programs[at].as_ref().is_some_and(is_former) {
             return Ok(());

@@ -1,6 +1,6 @@
-//! A node with the mainline driver beside one of our engines: what that driver does with each
-//! message, and what it does when none comes. Its ids are addresses that it does not check, so a
-//! message about an end that it has freed stops the test, as it would stop such a node.
+//! A node with the mainline driver beside one real engine: what that driver does with each
+//! message, and what it does when none arrives. Its ids are addresses that it does not check, so a
+//! message about an end that it has freed stops the test, as it would crash such a node.
 
 use std::collections::BTreeMap;
 
@@ -13,71 +13,72 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::peer::RING_BYTES;
 use crate::talk::Talk;
 
-/// Our node's number.
+/// The number of the engine's node.
 pub const US: u16 = 1;
 
-/// Its node's number: it is the host.
+/// The number of the mainline node, which is the host.
 pub const THEM: u16 = 0;
 
-/// Nanoseconds until it gives up a connect and frees the endpoint (`SCIF_NODE_ALIVE_TIMEOUT`).
+/// Time in nanoseconds after which the mainline driver gives up a connect and frees the endpoint
+/// (`SCIF_NODE_ALIVE_TIMEOUT`).
 pub const CONNECT_NS: u64 = 30_000_000_000;
 
-/// Where its ids begin: they look as its kernel's addresses do.
+/// The mainline driver's first id. Its ids look like its kernel's addresses.
 const IDS: u64 = 0xffff_8880_0000_1000;
 
-/// Bytes of the block of one end: structure and ring.
+/// Bytes in the block of one end: the structure and the ring.
 const BLOCK_BYTES: usize = PAGE_BYTES + RING_BYTES as usize;
 
-/// Where one of its ends is.
+/// The state of one of the mainline driver's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its request is not answered; it gives up at this time (ns).
+    /// The request is not answered; the driver gives up at this time in nanoseconds.
     Connecting(u64),
-    /// In use.
+    /// The connection is in use.
     Connected,
-    /// We have closed.
+    /// The engine's side has closed.
     Disconnected,
-    /// It has closed and waits for our answer.
+    /// The mainline side has closed and waits for the answer.
     Closing,
 }
 
-/// One of its ends.
+/// One of the mainline driver's ends.
 #[derive(Debug)]
 struct End {
     stage: Stage,
     port: u16,
     to: u16,
-    /// Local address of the structure.
+    /// The local address of the structure.
     local: u64,
-    /// Our id and the bus address of our structure.
+    /// The id of the engine's end and the bus address of its structure.
     other: (u64, u64),
     written: u32,
     read: u32,
 }
 
-/// Messages that went over the link since the last check.
+/// The messages that went over the link since the last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Doorbells we rang.
+    /// Number of doorbells that the engine rang.
     pub doorbells: u64,
-    /// CLIENT_SENT it heard.
+    /// Number of CLIENT_SENT messages that the mainline driver received.
     pub sent: u64,
-    /// CLIENT_RCVD it heard.
+    /// Number of CLIENT_RCVD messages that the mainline driver received.
     pub received: u64,
 }
 
 /// The two nodes.
 pub struct Mainline {
-    /// Our engine, the memory of both, and the ring it talks by.
+    /// The engine, the memory of both nodes, and the ring by which the mainline driver talks.
     pub talk: Talk,
-    /// Whether its driver runs. Otherwise its ring fills.
+    /// Whether the mainline driver runs. While it does not, its ring fills.
     pub runs: bool,
-    /// Messages that went over the link.
+    /// The messages that went over the link.
     pub traffic: Traffic,
     now: u64,
     ends: BTreeMap<u64, End>,
     next: u64,
-    /// Endpoints of ours that have changed.
+    /// Endpoints of the engine that have changed.
     pub changed: Vec<scif_core::EndpointId>,
 }
 
@@ -88,7 +89,7 @@ impl Default for Mainline {
 }
 
 impl Mainline {
-    /// Both nodes, online.
+    /// Makes both nodes with the link up.
     pub fn new() -> Mainline {
         let mut talk = Talk::online(US);
         talk.allow_peer_reads();
@@ -103,8 +104,8 @@ impl Mainline {
         }
     }
 
-    /// Its program connects to a port of ours: the id of its end. The engine gets it with the next
-    /// [`turn`](Self::turn).
+    /// Makes the mainline program connect to a port of the engine's node. Returns the id of its
+    /// end. The engine gets the request with the next [`turn`](Self::turn).
     pub fn connect(&mut self, to: u16) -> u64 {
         let (local, queue_pair) = self.talk.peer.make_queue_pair(|_| {}).unwrap();
         let id = self.next;
@@ -128,12 +129,12 @@ impl Mainline {
         id
     }
 
-    /// Where an end is; `None`: it is freed.
+    /// Returns the state of an end; `None` if it is freed.
     pub fn stage(&self, id: u64) -> Option<Stage> {
         self.ends.get(&id).map(|end| end.stage)
     }
 
-    /// Time passes without any action.
+    /// Lets time pass without any action.
     pub fn pass(&mut self, nanoseconds: u64) {
         self.now += nanoseconds;
         let late = |end: &End| matches!(end.stage, Stage::Connecting(until) if until <= self.now);
@@ -143,10 +144,9 @@ impl Mainline {
         }
     }
 
-    /// Both drivers do what there is to do.
+    /// Lets both drivers do everything that is pending.
     ///
-    /// # Panics
-    /// When we touch what is not there any more.
+    /// # Panics When the engine accesses memory that is gone.
     pub fn turn(&mut self) {
         self.look();
         loop {
@@ -169,19 +169,19 @@ impl Mainline {
         assert_eq!(self.talk.fabric.borrow().fault, None);
     }
 
-    /// Our driver looks at the clock, and at its ring as a doorbell may have asked for.
+    /// Passes the time to the engine, and a doorbell as if the mainline node had rung.
     fn look(&mut self) {
         let Talk { engine, memory, .. } = &mut self.talk;
         engine.tick(memory, self.now);
         engine.doorbell(memory, THEM);
     }
 
-    /// Its driver takes its messages.
+    /// Lets the mainline driver take its messages.
     pub fn hear(&mut self) {
         self.hear_some(usize::MAX);
     }
 
-    /// Its driver takes at most this number of messages.
+    /// Lets the mainline driver take at most `most` messages.
     pub fn hear_some(&mut self, most: usize) {
         for message in self.talk.peer.receive_some(most) {
             self.take(message.body().unwrap());
@@ -190,7 +190,7 @@ impl Mainline {
         engine.doorbell(memory, THEM);
     }
 
-    /// An id is the address of an end.
+    /// Finds an end by its id, which is the address of the end.
     fn at(&mut self, id: u64, what: Say) -> &mut End {
         let end = self.ends.get_mut(&id);
         end.unwrap_or_else(|| panic!("{what:?} names memory that is freed"))
@@ -204,7 +204,7 @@ impl Mainline {
                 acceptor,
             } => {
                 let end = self.at(connector, what);
-                // It ignores grants that it does not wait for.
+                // It ignores a grant that it does not wait for.
                 if matches!(end.stage, Stage::Connecting(_)) {
                     end.stage = Stage::Connected;
                     end.other = (acceptor, queue_pair);
@@ -213,7 +213,7 @@ impl Mainline {
                     self.talk.peer.say(from, to, answer);
                 }
             }
-            // Nobody listens there.
+            // No program of the mainline node listens.
             Say::ConnectRequest { connector, .. } => {
                 let answer = Say::ConnectReject { connector };
                 self.talk.peer.say(0, 0, answer);
@@ -232,7 +232,7 @@ impl Mainline {
                 self.traffic.received += 1;
             }
             Say::Disconnect { closer, peer, .. } => {
-                // It looks for the closer's id among its ends, and answers in any case.
+                // It looks for the end that the message names, and answers in any case.
                 if let Some(end) = self.ends.get_mut(&peer) {
                     end.stage = Stage::Disconnected;
                 }
@@ -259,14 +259,14 @@ impl Mainline {
         }
     }
 
-    /// Its machine is gone, and its memory is somebody else's.
+    /// Takes the mainline machine away. Its memory may belong to another node afterwards.
     pub fn vanish(&mut self) {
         self.runs = false;
         self.ends.clear();
         self.talk.fabric.borrow_mut().restart(THEM.into());
     }
 
-    /// Its program closes an end.
+    /// Makes the mainline program close an end.
     pub fn close(&mut self, id: u64) {
         let end = self.ends.get_mut(&id).unwrap();
         end.stage = Stage::Closing;
@@ -283,7 +283,7 @@ impl Mainline {
         );
     }
 
-    /// Bytes that its program can read.
+    /// Returns the number of bytes that the mainline program can read.
     pub fn readable(&self, id: u64) -> u32 {
         let end = &self.ends[&id];
         let written = self
@@ -294,8 +294,8 @@ impl Mainline {
         written.wrapping_sub(end.read) & (RING_BYTES - 1)
     }
 
-    /// Its program reads at most this number of bytes: copies them out, stores the index, and only
-    /// then has its driver say so.
+    /// Makes the mainline program read at most `most` bytes: it copies them out, stores the index,
+    /// and only then has its driver send the message.
     pub fn read(&mut self, id: u64, most: u32) -> Vec<u8> {
         let bytes = self.take_bytes(id, most);
         if !bytes.is_empty() {
@@ -304,7 +304,7 @@ impl Mainline {
         bytes
     }
 
-    /// The first half of [`read`](Self::read): the index is stored, the message is not sent.
+    /// The first half of [`read`](Self::read): stores the index, but does not send the message.
     pub fn take_bytes(&mut self, id: u64, most: u32) -> Vec<u8> {
         let count = self.readable(id).min(most);
         let end = self.ends.get_mut(&id).unwrap();
@@ -319,14 +319,14 @@ impl Mainline {
         bytes
     }
 
-    /// The second half.
+    /// The second half of [`read`](Self::read): sends the message.
     pub fn tell_read(&mut self, id: u64) {
         let end = &self.ends[&id];
         let (port, to, peer) = (end.port, end.to, end.other.0);
         self.talk.peer.say(port, to, Say::ClientReceived { peer });
     }
 
-    /// Its program writes; how many bytes found room.
+    /// Makes the mainline program write. Returns the number of bytes that found room.
     pub fn write(&mut self, id: u64, bytes: &[u8]) -> usize {
         let end = self.ends.get_mut(&id).unwrap();
         let mut structure = QueuePair::new_zeroed();

@@ -1,15 +1,15 @@
-//! Worlds of Scheduled Transfers: three programs with connections between each two, on the machine
-//! of `st-core` and nothing else of the project.
+//! Worlds of Scheduled Transfers: three programs with connections between each two, built on
+//! `st-core` without any other part of the project.
 //!
 //! Programs push and pull headers of all kinds, put and get data, map and unmap memory, sleep and
-//! are woken, attach and detach, close and are killed, all at random. Their stores are under way as
-//! long as the memory model allows ([`link`]).
+//! are woken, attach and detach, close and are killed, all at random. Their stores are on their
+//! way as long as the memory model allows ([`link`]).
 //!
-//! The checks: every header arrives once and in order with its bytes, and its data before it;
-//! when nothing happens any more, nobody sleeps beside a header or beside room; what a dead program
-//! had sent arrives before the end of the connection is seen; a position in memory that was taken
-//! back is refused; a peer that stores anything costs itself the connection, and others nothing; in
-//! the end no memory is registered.
+//! The checks: every header arrives once and in order with its bytes, after its data. When nothing
+//! happens any more, no program sleeps although it has a header to pull or room to push. What a
+//! dead program had sent arrives before the peer sees the end of the connection. A position in
+//! memory that was taken back is refused. A peer that stores anything loses its own connection and
+//! harms no other. At the end no memory is registered.
 
 pub mod ends;
 mod hostile;
@@ -32,11 +32,11 @@ use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// Programs of a world.
+/// Number of programs in a world.
 const PROGRAMS: u64 = 3;
-/// Connections of a world at a time.
+/// Most connections in a world at a time.
 const CONNECTIONS: usize = 4;
-/// Rounds after which everything must have come to rest.
+/// Number of rounds after which everything must have come to rest.
 const MOST_ROUNDS: usize = 10_000;
 
 /// The counts of a run.
@@ -46,30 +46,31 @@ pub struct StReport {
     pub steps: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Headers that arrived.
+    /// Number of headers that arrived.
     pub pulled: u64,
-    /// Headers that arrived with data, and data that was got behind one.
+    /// Number of times that data arrived with a header, or was got after one.
     pub with_data: u64,
-    /// Times a program slept.
+    /// Number of times a program slept.
     pub sleeps: u64,
-    /// Times a sleeper was woken.
+    /// Number of times a sleeping program was woken.
     pub wakes: u64,
-    /// Memory that was announced.
+    /// Number of times memory was announced.
     pub maps: u64,
-    /// Positions that were refused because their memory was taken back.
+    /// Number of positions refused because their memory was taken back.
     pub stale: u64,
-    /// Set-ups that were refused.
+    /// Number of set-ups refused.
     pub refused: u64,
-    /// Connections whose end a peer has seen.
+    /// Number of times a program saw the end of a connection.
     pub lost: u64,
-    /// Connections ended because the peer broke the protocol.
+    /// Number of connections ended because the peer broke the protocol.
     pub broken: u64,
-    /// Stores of the first connection's ends: steps at which they can be killed.
+    /// Number of stores of each end of the first connection, at each of which its program can be
+    /// killed.
     pub stores: [u64; 2],
 }
 
 impl StReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &StReport) {
         self.steps += other.steps;
         self.faults.add(&other.faults);
@@ -85,37 +86,37 @@ impl StReport {
     }
 }
 
-/// Events of a world beside the usual ones.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StSettings {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// A planted mistake.
+    /// A planted bug, if any.
     pub bug: Option<Bug>,
-    /// The end of the first connection whose program dies, and the number of its stores there
-    /// before that; no other program dies.
+    /// The end of the first connection whose program dies, and the number of stores that it makes
+    /// there before. No other program dies.
     pub kill: Option<(usize, u64)>,
-    /// One program stores and sends anything.
+    /// Whether one program stores and sends anything.
     pub is_hostile: bool,
 }
 
-/// How an end ended.
+/// The way in which an end ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It has closed, or its program has died: what it had sent arrives.
+    /// The end has closed, or its program has died: what it had sent arrives.
     Closed,
-    /// Its node has lost its power: some of what it had sent is missing.
+    /// The node has lost its power: some of what the end had sent is missing.
     Cut,
 }
 
-/// A header that was sent, and what belongs to it.
+/// A header that was sent, and its data.
 struct Sent {
     descriptor: Descriptor,
-    /// The whole of it was stored.
+    /// Whether all of the header was stored.
     is_whole: bool,
-    /// Data that was put for it: the receiver's memory, where in it, and the bytes.
+    /// The data that was put for it: the receiver's memory, the offset there, and the bytes.
     put: Option<(i64, usize, Vec<u8>)>,
-    /// Data that is to be got after it: the sender's memory, where in it, and the bytes.
+    /// The data to get after it: the sender's memory, the offset there, and the bytes.
     get: Option<(i64, usize, Vec<u8>)>,
 }
 
@@ -124,29 +125,29 @@ struct Channel {
     sender: Sender,
     receiver: Receiver,
     is_attached: bool,
-    /// A pull sleeps.
+    /// Whether a pull sleeps.
     pull_sleeps: bool,
-    /// The number of free slots until which a push sleeps.
+    /// The number of free slots for which a push sleeps.
     push_sleeps: Option<u64>,
-    /// Headers pushed here that were not pulled at the other end.
+    /// The headers pushed here that were not pulled at the other end.
     sent: VecDeque<Sent>,
-    /// Positions in the peer's memory, perhaps of former generations.
+    /// Positions in the peer's memory, perhaps of earlier generations.
     positions: Vec<Position>,
-    /// A pull has told that the connection is lost.
+    /// Whether a pull has reported the connection as lost.
     is_over: bool,
 }
 
-/// One end of a connection; the other one's number differs in the lowest bit.
+/// One end of a connection. The number of the other end differs in the lowest bit.
 struct Place {
     program: u64,
     access: Access,
     connection: Connection,
     channels: Vec<Channel>,
-    /// Announcements that have not reached the peer: memory announced or taken back.
+    /// The announcements that have not reached the peer: memory announced or taken back.
     told: VecDeque<Update>,
     ended: Option<End>,
     is_hostile: bool,
-    /// It has not stored anything yet that it may not.
+    /// Whether the end has stored nothing invalid yet.
     is_clean: bool,
 }
 
@@ -157,7 +158,7 @@ struct World {
     places: Vec<Place>,
     hostile: Option<u64>,
     kill: Option<(usize, u64)>,
-    /// Nothing new is pushed.
+    /// Whether the world ends, so that nothing new is pushed.
     is_ending: bool,
     number: u64,
     report: StReport,
@@ -165,8 +166,7 @@ struct World {
 
 /// Plays a world.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn run(seed: u64, settings: StSettings) -> Result<StReport, Failure> {
     let world = match settings.is_hostile {
         true => "transfers, hostile",
@@ -179,11 +179,10 @@ pub fn run(seed: u64, settings: StSettings) -> Result<StReport, Failure> {
     })
 }
 
-/// Plays a small world again and again: at each store of the first connection, its program is
-/// killed, at the one end and at the other.
+/// Plays a small world again and again. At each store of one end of the first connection, the
+/// program of that end is killed; then the same for the other end.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn sweep(seed: u64, steps: u64, mut count: impl FnMut(&StReport)) -> Result<(), Failure> {
     let settings = |kill| StSettings {
         steps,
@@ -257,7 +256,7 @@ impl World {
         self.work(which)
     }
 
-    /// Sets a connection up, at times with options that do not fit.
+    /// Sets up a connection, at times after an attempt with options that do not fit.
     fn connect(&mut self, client: u64, server: u64) -> Result<(), String> {
         let rng = &mut self.rng;
         let mut parameters = |program: u64, options: Options| Parameters {
@@ -349,7 +348,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether both ends of a connection keep to the rules.
+    /// Returns whether both ends of a connection keep to the rules.
     fn is_strict(&self, which: usize) -> bool {
         !self.places[which].is_hostile && !self.places[which ^ 1].is_hostile
     }
@@ -365,7 +364,7 @@ impl World {
 
     // ---- Ends ----
 
-    /// A program dies, with all its ends, or its node does.
+    /// Kills a program with all its ends, alone or with its node.
     fn kill(&mut self, program: u64, how: End) {
         self.trace
             .note(|| format!("program {program} dies: {how:?}"));
@@ -380,7 +379,7 @@ impl World {
         }
     }
 
-    /// An end goes, with all that it has.
+    /// Ends an end and takes its memory away.
     fn end(&mut self, which: usize, how: End) {
         let place = &mut self.places[which];
         if place.ended.is_some() {
@@ -395,18 +394,18 @@ impl World {
         link.release(place.access.side);
     }
 
-    /// A program closes an end.
+    /// Closes an end.
     fn close(&mut self, which: usize) {
         self.trace.note(|| format!("end {which} closes"));
         self.end(which, End::Closed);
     }
 
-    /// The own memory has said that its program is dead.
+    /// Kills the program of an end whose memory has reported the death.
     fn died(&mut self, which: usize) {
         self.kill(self.places[which].program, End::Closed);
     }
 
-    /// The peer has broken the protocol: the connection ends.
+    /// Ends the connection, because the peer has broken the protocol.
     fn broken(&mut self, which: usize) -> Result<(), String> {
         if !self.places[which ^ 1].is_hostile {
             return Err("a peer that keeps to the rules is said to break them".into());
@@ -418,7 +417,8 @@ impl World {
 
     // ---- Rest ----
 
-    /// Lets everything happen that happens by itself. Nobody may sleep beside what it waits for.
+    /// Lets everything happen that needs no program, and checks that no program sleeps although
+    /// what it waits for is there.
     fn come_to_rest(&mut self) -> Result<(), String> {
         let mut rounds = 0;
         while self.move_on()? {
@@ -435,7 +435,7 @@ impl World {
                 access, channels, ..
             } = &mut self.places[which];
             if access.has_seen_down() {
-                // That wakes everybody.
+                // The end of the connection wakes all programs at this end.
                 continue;
             }
             for (number, channel) in channels.iter_mut().enumerate() {
@@ -457,7 +457,7 @@ impl World {
         self.check()
     }
 
-    /// One round of what happens by itself; whether something did.
+    /// Runs one round of everything that needs no program. Returns whether anything happened.
     fn move_on(&mut self) -> Result<bool, String> {
         let mut any = false;
         for which in 0..self.places.len() {
@@ -482,7 +482,7 @@ impl World {
         Ok(any)
     }
 
-    /// Everything is pulled and closed; what is left.
+    /// Ends the world: pulls and closes everything, and checks that nothing is left.
     fn finish(mut self) -> Result<StReport, String> {
         self.come_to_rest()?;
         self.is_ending = true;
@@ -521,7 +521,7 @@ impl World {
         Ok(self.report)
     }
 
-    /// Checks that living connections have nothing under way, and all room.
+    /// Checks that a living connection has nothing in progress and all slots free.
     fn check_emptied(&mut self, which: usize) -> Result<(), String> {
         let both_live = [which, which ^ 1].map(|end| self.places[end].ended.is_none());
         if both_live != [true; 2] || !self.is_strict(which) {

@@ -1,5 +1,5 @@
-//! The end of a world of bypass clients: a program that sleeps beside something to do is found, and
-//! nothing may be left.
+//! The end of a world of bypass clients: the checks for programs that sleep although they have
+//! something to do, and that nothing is left.
 
 use scif_abi::bypass::STATE_CONNECTED;
 use scif_abi::flags::Readiness;
@@ -9,7 +9,7 @@ use scif_ring::RingMemory;
 use super::{Bug, Connection, Node, Program, World, expect};
 
 impl World {
-    /// No program begins a new call.
+    /// Ends the world. Programs begin no new calls.
     pub(super) fn end(&mut self) -> Result<(), String> {
         for which in 0..self.programs.len() {
             let program = &mut self.programs[which];
@@ -31,7 +31,7 @@ impl World {
         }
         self.clean_up_all();
         self.run_until_idle()?;
-        // A program that finds its connection over releases it.
+        // A program that finds its connection over leaves it.
         let is_over = |program: &Program| {
             let handle = program.bypass.as_ref();
             let state = handle.map(|handle| handle.mapped.state());
@@ -65,14 +65,15 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is left of the dead.
+    /// Cleans up all dead programs.
     fn clean_up_all(&mut self) {
         while !self.dead.is_empty() {
             self.clean_up(0);
         }
     }
 
-    /// A byte on each connection, and some taken out: programs that sleep for that must wake.
+    /// Sends a byte on each connection, then receives some: programs that sleep for that must
+    /// wake.
     fn stir(&mut self) -> Result<(), String> {
         for sends in [true, false] {
             for at in 0..self.connections.len() {
@@ -104,7 +105,7 @@ impl World {
         !connection.is_spoilt && connection.is_open == [true; 2]
     }
 
-    /// No program may sleep when what it waits for is there.
+    /// Checks that no program sleeps although the event it waits for has happened.
     fn check_sleepers(&self) -> Result<(), String> {
         for program in &self.programs {
             let (at, side) = program.end;
@@ -119,7 +120,7 @@ impl World {
                 let stream = connection.streams[from];
                 stream.sent - stream.received
             });
-            // Of a large ring a reader may have kept a quarter back.
+            // With a large ring, a reader may not have returned up to a quarter of it.
             let ring = u64::from(self.ring_bytes);
             let kept = if ring > 4096 { ring / 4 } else { 0 };
             let has_room = filled + 1 + kept < ring;
@@ -140,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes out what is left: all that was sent arrives.
+    /// Receives what is left: everything that was sent must arrive.
     fn drain(&mut self) -> Result<(), String> {
         for at in 0..self.connections.len() {
             for side in 0..2 {

@@ -1,4 +1,4 @@
-//! The rings of a connection as a program has them mapped, until it dies.
+//! The rings of a connection as a program has mapped them, until the program dies.
 
 use scif_abi::bypass::{EPOCH_OFFSET, LOCK_FREE, rma_busy_offset};
 use scif_core::{Memory, Place};
@@ -7,27 +7,27 @@ use scif_ring::{RingMemory, Side, Word};
 
 use crate::memory::NodeMemory;
 
-/// The rings as a program has them mapped.
+/// The rings as a program has mapped them.
 #[derive(Clone)]
 pub(super) struct Mapped {
     pub(super) mem: NodeMemory,
     pub(super) control: u64,
-    /// The handle's.
+    /// The number of the handle.
     pub(super) number: u32,
     pub(super) own: u64,
     pub(super) peer: Place,
     pub(super) peer_ring: Place,
-    /// Stores until it dies.
+    /// The number of stores before the program dies.
     pub(super) life: Option<u32>,
     pub(super) locks: bool,
 }
 
-/// The program has died.
+/// The program is dead.
 #[derive(Debug)]
 pub(super) struct Dead;
 
 impl Mapped {
-    /// One more store; false when it is dead.
+    /// Counts one more store. Returns false if the program is dead.
     fn lives(&mut self) -> bool {
         match &mut self.life {
             Some(0) => false,
@@ -54,7 +54,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// The word in which it counts its copies.
+    /// Returns the address of the word in which the program counts its copies.
     fn busy_word(&self) -> u64 {
         self.control + rma_busy_offset(self.number)
     }
@@ -64,13 +64,13 @@ impl Mapped {
     }
 }
 
-/// Counting while copying.
+/// The words by which a program counts itself as copying.
 impl ValidityMemory for Mapped {
     fn epoch(&self) -> u32 {
         self.mem.load_index(self.control + EPOCH_OFFSET)
     }
 
-    // The daemon's alone.
+    // Only the daemon sets the epoch.
     fn set_epoch(&mut self, _epoch: u32) {}
 
     fn busy(&self) -> u32 {

@@ -1,8 +1,8 @@
 //! Windows of both ends, and programs that copy to them on their own: they count themselves as
-//! busy, look at the epoch, copy piece by piece, and may stop or die between any two steps.
+//! busy, check the epoch, copy piece by piece, and may stop or die between any two steps.
 //!
-//! The checks: once unregister has returned nobody copies to the window any more; its pages
-//! stay as long as anybody has them mapped; every unregister returns within a time that is known.
+//! The checks: once an unregister call has returned, no program copies to the window any more; its
+//! pages stay as long as a program has them mapped; every unregister returns within a known time.
 
 use scif_abi::Error;
 use scif_abi::flags::{MapFlags, Protection};
@@ -14,19 +14,19 @@ use super::mapped::Mapped;
 use super::{Bug, Node, World, expect};
 use crate::faults::Fault;
 
-/// Bytes that are copied between two steps.
+/// Bytes that are copied in one step.
 const PIECE: u64 = 64;
 
-/// Where a window stands.
+/// The state of a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Registering(Ticket),
     Live,
-    /// Unregistered, since then (ns), but not reported as gone.
+    /// Unregistered since this time in nanoseconds, but the call has not returned.
     Ending(Ticket, u64),
 }
 
-/// A window of an end; there is at most one that is not gone.
+/// A window of an end. Each end has at most one that is not gone.
 pub(super) struct Window {
     pin: u64,
     state: State,
@@ -35,16 +35,17 @@ pub(super) struct Window {
 /// A program's mapping of the other end's window.
 pub(super) struct Copying {
     pub(super) mapped: scif_core::Mapped,
-    /// The pages it should be.
+    /// The number of the pages that the mapping must reach.
     pin: u64,
     /// The epoch in which it was mapped.
     known: u32,
-    /// It counts as copying.
+    /// Whether the program counts as copying.
     is_in: bool,
 }
 
 impl Copying {
-    /// The program ends in order: it does not count as copying any more.
+    /// Ends the copying of a program that leaves in an orderly way: it no longer counts as
+    /// copying.
     pub(super) fn end(&mut self, mapped: &mut Mapped, bug: Option<Bug>) {
         if std::mem::take(&mut self.is_in) && bug != Some(Bug::NoBusy) {
             validity::leave(mapped, self.known);
@@ -53,7 +54,7 @@ impl Copying {
 }
 
 impl World {
-    /// Somebody registers a window, or unregisters one.
+    /// Registers or unregisters a window at some end.
     pub(super) fn window_step(&mut self) -> Result<(), String> {
         let at = self.rng.below(self.connections.len() as u64) as usize;
         let side = self.rng.below(2) as usize;
@@ -107,7 +108,7 @@ impl World {
                 self.pins.insert((number, pin), addresses);
                 Ok(())
             }
-            // One that went while it was still mapped.
+            // An earlier window is gone but still mapped.
             Err(Error::AddressInUse) => {
                 self.fabric.borrow_mut().unpin(number, &addresses);
                 Ok(())
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    /// A call failed: the connection must be over, or be spoilt.
+    /// Checks the error of a call: the connection must be over or spoilt.
     fn excuse(&self, at: usize, what: &str, error: Error) -> Result<(), String> {
         let connection = &self.connections[at];
         let is_over = connection.is_spoilt || connection.is_open != [true; 2];
@@ -129,7 +130,7 @@ impl World {
         }
     }
 
-    /// The engine of a node does not need these pages any more.
+    /// Unpins pages that the engine of a node does not need any more.
     pub(super) fn released(&mut self, number: usize, pin: PinId) -> Result<(), String> {
         let pages = self.pins.remove(&(number, pin.0));
         let pages = pages.ok_or_else(|| format!("{pin:?} was released, but is not in use"))?;
@@ -138,7 +139,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes the results of calls.
+    /// Takes the results of register and unregister calls.
     pub(super) fn look_at_windows(&mut self) -> Result<(), String> {
         let mut ended = Vec::new();
         for (key @ (at, side), window) in &mut self.windows {
@@ -151,7 +152,7 @@ impl World {
                 },
                 State::Ending(ticket, since) => match engine.finish(ticket) {
                     Some(_) => ended.push(*key),
-                    // Both ends may wait, one after the other.
+                    // Both ends may have to wait, one after the other.
                     None if self.now > since + 3 * CLIENT_COPY_NS => {
                         return Err(format!("connection {at}: unregister does not return"));
                     }
@@ -166,7 +167,7 @@ impl World {
         Ok(())
     }
 
-    /// A program takes the next step of a copy.
+    /// Makes a program take the next step of a copy.
     pub(super) fn copy_step(&mut self, which: usize) -> Result<(), String> {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
@@ -212,7 +213,7 @@ impl World {
             }
             return Ok(());
         }
-        // The next piece.
+        // Copies the next piece.
         let window = self.windows.get(&(at, 1 - side));
         let is_there = window.is_some_and(|window| window.pin == copying.pin);
         let is_whole = !connection.is_spoilt && connection.is_open == [true; 2];
@@ -238,7 +239,7 @@ impl World {
         Ok(())
     }
 
-    /// Maps what the other end has registered.
+    /// Maps the window that the other end has registered.
     fn begin_copy(&mut self, which: usize) -> Result<(), String> {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
@@ -265,13 +266,13 @@ impl World {
                 });
                 Ok(())
             }
-            // It comes or goes.
+            // The window is being registered or unregistered.
             Err(Error::NoSuchAddress) => Ok(()),
             Err(error) => self.excuse(at, "map", error),
         }
     }
 
-    /// A program lets go of a window; it does not say that it no longer copies.
+    /// Makes a program unmap a window, without saying that it no longer copies.
     pub(super) fn end_copy(&mut self, which: usize) {
         let program = &mut self.programs[which];
         let number = self.connections[program.end.0].nodes[program.end.1];
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Time enough for whatever waits for copies that never end.
+    /// Waits long enough for calls that wait for copies that never end.
     pub(super) fn wait_for_copies(&mut self) -> Result<(), String> {
         let waits = |window: &Window| window.state != State::Live;
         self.run_until_idle()?;
@@ -304,7 +305,7 @@ impl World {
         }
     }
 
-    /// All ends are closed: no window and no page of one may be left.
+    /// Checks, after all ends are closed, that no window and no page of one is left.
     pub(super) fn check_windows_gone(&self) -> Result<(), String> {
         let left: u64 = self
             .nodes

@@ -1,4 +1,4 @@
-//! The work of the programs, by the engine or with the rings themselves.
+//! The work of the programs, through the engine or directly on the rings.
 
 use scif_abi::Error;
 use scif_abi::bypass::{STATE_CONNECTED, STATE_DISCONNECTED};
@@ -10,11 +10,11 @@ use crate::faults::Fault;
 
 use super::{Bug, Connection, Dead, Handle, MAX_BYTES, Node, World, expect, mapped};
 
-/// What moving bytes gives.
+/// The result of moving bytes.
 type Outcome = Result<Moved, RingError<mapped::Dead>>;
 
-/// Sends all bytes the short way, as the client library does; nothing when that cannot be, and then
-/// nothing was sent.
+/// Sends all bytes by the short way, as the client library does. Returns `None` if that is not
+/// possible; then nothing was sent.
 fn send_short(handle: &mut Handle, bytes: &[u8]) -> Option<Outcome> {
     let (producer, mapped) = (&handle.producer, &mut handle.mapped);
     if !mapped.try_lock(Side::Send, handle.number) {
@@ -35,8 +35,8 @@ fn send_short(handle: &mut Handle, bytes: &[u8]) -> Option<Outcome> {
     })
 }
 
-/// Receives what there is the short way, as the client library does; nothing when that cannot be,
-/// and then nothing was received.
+/// Receives the bytes that are there by the short way, as the client library does. Returns `None`
+/// if that is not possible; then nothing was received.
 fn take_short(handle: &mut Handle, buffer: &mut [u8]) -> Option<Outcome> {
     let (consumer, mapped) = (&handle.consumer, &mut handle.mapped);
     if !mapped.try_lock(Side::Receive, handle.number) {
@@ -61,7 +61,7 @@ fn take_short(handle: &mut Handle, buffer: &mut [u8]) -> Option<Outcome> {
 }
 
 impl World {
-    /// A program does something.
+    /// Makes a program do something.
     pub(super) fn work(&mut self, which: usize) -> Result<(), String> {
         if !self.programs[which].sleeps.is_empty() {
             return Ok(());
@@ -77,7 +77,7 @@ impl World {
         let is_taken = self.connections[at].turns[side].is_some();
         match self.programs[which].sending {
             Some(left) => self.send_part(which, left),
-            // The daemon's transfer queue: one call after the other.
+            // The daemon's transfer queue runs one call after the other.
             None if is_taken => self.receive(which),
             None if self.rng.one_in(12) => {
                 self.connections[at].turns[side] = Some(0);
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// The next part of a long send by the engine.
+    /// Sends the next part of a long send through the engine.
     fn send_part(&mut self, which: usize, left: u64) -> Result<(), String> {
         let sent = self.send(which, left)?;
         let left = left - sent.unwrap_or(left);
@@ -113,7 +113,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends by the engine; `None` when the connection is over.
+    /// Sends through the engine. Returns `None` if the connection is over.
     fn send(&mut self, which: usize, count: u64) -> Result<Option<u64>, String> {
         let (at, side) = self.programs[which].end;
         let connection = &mut self.connections[at];
@@ -154,7 +154,7 @@ impl World {
         Ok(())
     }
 
-    /// Bytes came: they must be the next of their stream.
+    /// Checks that bytes received are the next of their stream.
     pub(super) fn received(&mut self, at: usize, side: usize, bytes: &[u8]) -> Result<(), String> {
         let connection = &mut self.connections[at];
         let stream = &mut connection.streams[1 - side];
@@ -169,7 +169,8 @@ impl World {
         Ok(())
     }
 
-    /// A call said that the connection is over: somebody must have closed it, or spoilt it.
+    /// Checks a call that reported the connection as over: a program must have closed or spoilt
+    /// it.
     fn lost(&mut self, at: usize, side: usize, error: Error) -> Result<(), String> {
         let connection = &self.connections[at];
         if error != Error::ConnectionReset {
@@ -181,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// A program does something with the rings.
+    /// Makes a program do something directly on the rings.
     fn work_directly(&mut self, which: usize) -> Result<(), String> {
         let choice = self.rng.below(100);
         let program = &mut self.programs[which];
@@ -194,7 +195,7 @@ impl World {
         let id = connection.ends[side];
         if !program.kicks.is_empty() {
             let kicks = std::mem::take(&mut program.kicks);
-            // The endpoint may have been closed by another program.
+            // Another program may have closed the endpoint.
             if self.bug != Some(Bug::NoKick) && connection.is_open[side] {
                 expect(engine.kick(id, kicks), "kick")?;
             }
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Sends or receives some bytes.
+    /// Sends or receives some bytes directly on the rings.
     fn move_directly(&mut self, which: usize, state: u32) -> Result<(), String> {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
@@ -284,7 +285,7 @@ impl World {
                 self.report.contended += 1;
                 return Ok(());
             }
-            // It died; what it did shows in the position.
+            // The program died. The position in the ring shows what it did before.
             Err(RingError::Memory(mapped::Dead)) => return Ok(()),
             Err(RingError::BadIndex) if connection.is_spoilt => return Ok(()),
             Err(RingError::BadIndex) => return Err(format!("connection {at}: bad index")),
@@ -312,7 +313,7 @@ impl World {
         if self.rng.one_in(2) || !connection.is_open[side] {
             return Ok(());
         }
-        // It sleeps in the daemon, unless there is something after all.
+        // The program sleeps in the daemon, unless the event has happened meanwhile.
         let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
         let is_ready = self.bug != Some(Bug::NoArm)
             && !engine.arm(mem, connection.ends[side], wanted).is_empty();
@@ -323,7 +324,7 @@ impl World {
         Ok(())
     }
 
-    /// A program unmaps everything and closes its handle, or has died.
+    /// Makes a program unmap everything and close its handle.
     pub(super) fn leave(&mut self, which: usize) -> Result<(), String> {
         if let Some(handle) = &mut self.programs[which].bypass
             && let Some(copying) = &mut handle.copying
@@ -340,8 +341,8 @@ impl World {
         Ok(())
     }
 
-    /// A program dies where it is. What it has locked, counted and mapped stays as it is until the
-    /// system cleans up, some steps later.
+    /// Kills a program where it is. What it has locked, counted and mapped stays as it is until
+    /// the system cleans up, some steps later.
     pub(super) fn die(&mut self, which: usize) {
         let program = &self.programs[which];
         let (at, side) = program.end;
@@ -349,7 +350,7 @@ impl World {
             return;
         };
         self.report.faults.note(Fault::ClientKilled);
-        // Bytes that it had moved when it died have been moved.
+        // The bytes that it had moved by its death count as moved.
         let connection = &mut self.connections[at];
         if !connection.is_spoilt {
             connection.streams[side].sent = handle.mapped.position(Side::Send);
@@ -364,8 +365,8 @@ impl World {
         }
     }
 
-    /// The system takes one thing back that a dead program had: what it had mapped of a window,
-    /// then its handle.
+    /// Takes one thing back that a dead program had: first its mapped part of a window, then its
+    /// handle.
     pub(super) fn clean_up(&mut self, which: usize) {
         let dead = &mut self.dead[which];
         let Node { engine, mem, .. } = &mut self.nodes[dead.node];
@@ -377,7 +378,7 @@ impl World {
         self.dead.swap_remove(which);
     }
 
-    /// A program stores nonsense into what it has mapped.
+    /// Makes a program store nonsense into the memory that it has mapped.
     fn scribble(&mut self, which: usize) {
         let program = &mut self.programs[which];
         let Some(handle) = &mut program.bypass else {
@@ -395,7 +396,7 @@ impl World {
                 2 => u64::MAX - self.rng.below(256),
                 _ => self.rng.number(),
             };
-            // The words mean most; the rest of the pages is hit as well.
+            // These words matter most. Some stores hit the rest of the pages.
             let word =
                 [0, 8, 64, 72, 128, 136, 192, 256, 320, 244, 208][self.rng.below(11) as usize];
             let at = if self.rng.one_in(3) {

@@ -1,5 +1,6 @@
-//! RMPP as a program does it that has asked for USER_RMPP, written apart from the project's own:
-//! one segment after the other, and everything again behind the last one that was acknowledged.
+//! RMPP as a program with USER_RMPP does it, written independently of the project's own RMPP: it
+//! sends one segment after the other, and resends everything after the last segment that was
+//! acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,15 +11,15 @@ use super::{HEADERS, Received};
 
 /// Bytes of data in a segment.
 const ROOM: usize = MAD_BYTES - HEADERS;
-/// Bytes of the class's own header, which lengths count.
+/// Bytes in the class's own header, which lengths include.
 const OF_CLASS: u32 = 4;
-/// Segments that the peer may send without an acknowledgement.
+/// Number of segments that the peer may send without an acknowledgement.
 const WINDOW: u32 = 10;
-/// Until segments are sent again, and how often.
+/// Time in nanoseconds until segments are sent again, and how often that is done.
 const PAUSE: u64 = 700_000_000;
 const TRIES: u32 = 8;
 
-/// A message that is sent.
+/// A message that the program sends.
 struct Sending {
     message: Vec<u8>,
     acknowledged: u32,
@@ -58,7 +59,7 @@ impl Sending {
     }
 }
 
-/// A message that comes.
+/// A message that the program receives.
 struct Receiving {
     message: Vec<u8>,
     next: u32,
@@ -66,7 +67,7 @@ struct Receiving {
     is_whole: bool,
 }
 
-/// What names a message: the other port, the transaction, and whether it is an answer.
+/// The name of a message: the other port, the transaction, and whether it is an answer.
 type Name = (u16, u32, bool);
 
 fn name_of_request(lid: u16, low: u32) -> Name {
@@ -78,14 +79,14 @@ fn name_of_request(lid: u16, low: u32) -> Name {
 pub struct ByHand {
     sending: BTreeMap<Name, Sending>,
     receiving: BTreeMap<Name, Receiving>,
-    /// Datagrams to be written, and to which port.
+    /// The datagrams to write, each with its destination port.
     pub outbox: VecDeque<(u16, Mad)>,
-    /// Takes segments before those that have not come: a mistake.
+    /// Whether the program acknowledges segments that have not arrived (a bug).
     is_hasty: bool,
 }
 
 impl ByHand {
-    /// Of a program that has just begun. `is_hasty`: with a mistake.
+    /// Makes the state of a program that starts. `is_hasty` plants the bug.
     pub fn new(is_hasty: bool) -> ByHand {
         ByHand {
             is_hasty,
@@ -109,7 +110,7 @@ impl ByHand {
         self.pump(name);
     }
 
-    /// Messages that are not over.
+    /// Returns whether the program still sends a message.
     pub fn is_busy(&self) -> bool {
         !self.sending.is_empty()
     }
@@ -124,14 +125,14 @@ impl ByHand {
         }
     }
 
-    /// Sends again what was not acknowledged.
+    /// Sends again what was not acknowledged in time.
     pub fn progress(&mut self, now: u64) {
         self.sending.retain(|_, of| of.tries <= TRIES);
         let due = self.sending.iter_mut().filter(|(_, of)| of.until <= now);
         let mut again = Vec::new();
         for (name, of) in due {
             of.next = of.acknowledged + 1;
-            // A window that was not opened is tried.
+            // The next segment is sent even if the peer has not opened the window for it.
             of.window = of.window.max(of.next);
             of.tries += 1;
             of.until = now + PAUSE;
@@ -142,17 +143,17 @@ impl ByHand {
         }
     }
 
-    /// A datagram has come; the message, if it is whole now.
+    /// Handles a datagram. Returns the message if it is complete now.
     pub fn take(&mut self, got: &Received, now: u64) -> Option<Vec<u8>> {
         let mad = Mad::padded(&got.message);
         let (header, rmpp) = (mad.header, mad.rmpp());
         let (low, is_response) = (header.tid.get() as u32, header.is_response());
         if header.status.get() != 0 {
-            // Each segment of a request is refused, and the first refusal ends it.
+            // Each segment of a request is refused, and the first refusal ends the request.
             let refused = self.sending.remove(&name_of_request(got.lid, low));
             return refused.map(|_| got.message.clone());
         }
-        // Acknowledgements have the other direction.
+        // Acknowledgements go in the other direction.
         let name = (got.lid, low, !is_response);
         match rmpp.kind {
             kind::DATA => {

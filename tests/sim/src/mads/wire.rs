@@ -10,7 +10,7 @@ use super::{Bug, CLASS, LIMIT, Program, World};
 use crate::faults::Fault;
 
 impl World {
-    /// Carries so many datagrams; what comes is read at once.
+    /// Carries at most `most` datagrams. Programs read what arrives at once.
     pub(super) fn carry(&mut self, most: u64) -> Result<(), String> {
         for _ in 0..most {
             self.launch()?;
@@ -28,7 +28,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts on the wire what nodes send.
+    /// Puts the datagrams that nodes send on the wire.
     fn launch(&mut self) -> Result<(), String> {
         for from in 0..self.nodes.len() {
             while let Some((to, frame)) = self.nodes[from].as_mut().and_then(Node::next_frame) {
@@ -100,11 +100,11 @@ impl World {
             .is_some_and(|of| of.by_hand.is_some())
     }
 
-    /// Everything comes to its end over a wire that is good now.
+    /// Ends the world: all requests must end over a wire that is good from now on.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         self.is_good = true;
         for call in self.calls.values_mut() {
-            // What has come before may come again.
+            // A request that arrived before may arrive again.
             call.arrived = 0;
         }
         let until = self.now + LIMIT;
@@ -117,7 +117,7 @@ impl World {
             }
         }
         for (number, call) in core::mem::take(&mut self.calls) {
-            // A program that segments itself would have to count the time itself.
+            // A program that segments its messages would have to measure the timeout itself.
             if self.ended.contains(&number) || self.is_by_hand(call.client) {
                 self.report.ended += 1;
             } else {

@@ -1,7 +1,7 @@
-//! Both ends of a connection whose calls are made from outside, one by one, on the machine of
-//! `st-core`: for cases that say themselves what happens and in which order. Stores arrive as late
-//! as in the random worlds. No call waits; those that would have to fall asleep, and
-//! [`Ends::is_awake`] says when to try again.
+//! Both ends of a connection, built on `st-core`, whose calls the caller makes one by one. They
+//! are for tests that decide themselves what happens and in which order. Stores arrive as late as
+//! in the random worlds. No call waits: a call that would have to sleep fails, and
+//! [`Ends::is_awake`] tells when to try again.
 
 mod level0;
 
@@ -18,28 +18,28 @@ use st_core::setup::{self, Agreed, Options, Refused};
 use super::link::{Access, Dead, Kind, Link, NotMoved};
 use crate::rng::Rng;
 
-/// Why a call did nothing.
+/// The reason why a call did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It would have to wait: try again when [`Ends::is_awake`].
+    /// The call would have to wait: try again once [`Ends::is_awake`] returns true.
     Waits,
-    /// Not all of the memory is mapped by the peer.
+    /// The peer has not mapped all of the memory.
     NoSuchAddress,
     /// The connection has ended.
     Ended,
     /// The peer has broken the protocol.
     Broken,
-    /// The next descriptor is of another level.
+    /// The next descriptor is of the other level.
     OtherLevel,
-    /// An argument that cannot be.
+    /// An invalid argument.
     Invalid,
-    /// An operation on connections.
+    /// An operation that opens or ends connections.
     NotAllowed,
     /// Memory is mapped already.
     Busy,
-    /// Local memory that is not the program's.
+    /// The local memory does not belong to the program.
     NoLocal,
-    /// The own program has died.
+    /// The end's own program has died.
     Dead,
 }
 
@@ -51,11 +51,11 @@ struct End {
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
     is_broken: bool,
-    /// A record has arrived, or the end, since a call fell asleep.
+    /// Whether a record has arrived, or the connection has ended, since a call fell asleep.
     is_awake: bool,
-    /// Its calls look again and again instead of sleeping, and its driver moves no data.
+    /// Whether calls poll instead of sleeping, and the driver moves no data.
     looks: bool,
-    /// What takes a request to a driver: records, sleeps, and data that the driver moves.
+    /// Number of requests to a driver: records, sleeps, and data that the driver moves.
     requests: u64,
 }
 
@@ -91,10 +91,9 @@ impl From<Unreachable> for Failed {
 }
 
 impl Ends {
-    /// Sets a connection up between a client (side 0) and a server (side 1).
+    /// Sets up a connection between a client (side 0) and a server (side 1).
     ///
-    /// # Errors
-    /// The errors that each of them finds.
+    /// # Errors The errors that the two sides find.
     pub fn set_up(
         options: [Options; 2],
         ports: [u16; 2],
@@ -110,7 +109,7 @@ impl Ends {
             window: 0,
         };
         let (client, server) = (told(0), told(1));
-        // A client with options that cannot be ends the conversation.
+        // A client with invalid options does not begin the set-up.
         setup::layout(options[0]).map_err(|refused| [refused, Refused::Protocol])?;
         let decode = |record: Record| Record::decode(&record.encode());
         let request = decode(Record::Request(client)).map_err(|_| [Refused::Protocol; 2])?;
@@ -158,18 +157,18 @@ impl Ends {
         Ok(Ends { link, ends, rng })
     }
 
-    /// The parameters that an end has sent, and those of its peer.
+    /// Returns the parameters that an end has sent, and those of its peer.
     pub fn parameters(&self, side: usize) -> [Parameters; 2] {
         let connection = &self.ends[side].connection;
         [*connection.own(), connection.agreed().parameters]
     }
 
-    /// A rule of the world that was broken.
+    /// Returns the rule of the world that was broken, if any.
     pub fn fault(&self) -> Option<String> {
         self.link.borrow_mut().fault.take()
     }
 
-    /// Time passes: some stores arrive.
+    /// Lets time pass: some stores arrive.
     pub fn pass(&mut self) {
         for side in 0..2 {
             let mut link = self.link.borrow_mut();
@@ -181,7 +180,7 @@ impl Ends {
         }
     }
 
-    /// Whether something has happened since a call of this end fell asleep.
+    /// Returns whether something has happened since a call of this end fell asleep.
     pub fn is_awake(&mut self, side: usize) -> bool {
         // The next call reports a broken connection.
         let _ = self.hear(side);
@@ -218,19 +217,19 @@ impl Ends {
         }
     }
 
-    /// Has the calls of an end look again and again instead of sleeping, and reach the peer's
-    /// memory by mappings alone.
+    /// Sets whether the calls of an end poll instead of sleeping, and reach the peer's memory by
+    /// mappings only.
     pub fn set_looks(&mut self, side: usize, set: bool) {
         self.ends[side].looks = set;
     }
 
-    /// Whether that was said.
+    /// Returns whether the calls of an end poll instead of sleeping.
     pub fn looks(&self, side: usize) -> bool {
         self.ends[side].looks
     }
 
-    /// The requests to a driver that the calls of an end would have made so far: records, sleeps,
-    /// and data that the driver moves.
+    /// Returns the number of requests to a driver that the calls of an end would have made so far:
+    /// records, sleeps, and data that the driver moves.
     pub fn requests(&self, side: usize) -> u64 {
         self.ends[side].requests
     }
@@ -244,7 +243,7 @@ impl Ends {
         self.tell(side, Record::Wake { channel })
     }
 
-    /// Waits for room, or sleeps.
+    /// Checks for room. Without it, announces that the end sleeps unless it polls, and fails.
     fn room(&mut self, side: usize, channel: u32, slots: u64) -> Result<()> {
         let End {
             access,
@@ -280,7 +279,8 @@ impl Ends {
         }
     }
 
-    /// The offset of an address of the peer's, or of a distance from its beginning, in bytes.
+    /// Returns the offset of a range of the peer's memory, given by an address or by the distance
+    /// from its beginning in bytes.
     fn remote(&mut self, side: usize, channel: u32, at: At, bytes: usize) -> Result<i64> {
         self.live(side)?;
         let announced = self.ends[side].connection.announced(channel);
@@ -291,7 +291,7 @@ impl Ends {
         Ok(position?.offset)
     }
 
-    /// Why memory that was announced is not there.
+    /// Returns the reason why memory that was announced is not there.
     fn gone(&mut self, side: usize) -> Failed {
         self.link.borrow_mut().land_all(side);
         match self.live(side) {
@@ -304,7 +304,7 @@ impl Ends {
         let by_daemon = !self.ends[side].looks && self.rng.one_in(4);
         if by_daemon {
             self.ends[side].requests += 1;
-            // Whoever enters the system has nothing under way any more.
+            // A program that enters the system has no stores on their way any more.
             self.deliver_stores(side);
         }
         match self.ends[side].access.put(offset, bytes, by_daemon) {
@@ -319,10 +319,9 @@ impl Ends {
         found.map_err(|_| self.gone(side))
     }
 
-    /// Puts data to an address of the peer's, then sends a header, whatever of it there is.
+    /// Puts data to an address of the peer, then sends a header. Each of them may be absent.
     ///
-    /// # Errors
-    /// All of [`Failed`] but `OtherLevel`.
+    /// # Errors All of [`Failed`] but `OtherLevel`.
     pub fn push(
         &mut self,
         side: usize,
@@ -370,14 +369,13 @@ impl Ends {
 
     /// Takes the next header of level 1.
     ///
-    /// # Errors
-    /// `Waits`, `Ended`, `Broken`, `OtherLevel`, `Dead`.
+    /// # Errors `Waits`, `Ended`, `Broken`, `OtherLevel`, `Dead`.
     pub fn pull(&mut self, side: usize, channel: u32) -> Result<[u8; PAYLOAD_BYTES]> {
         self.hear(side)?;
         let End {
             access, receivers, ..
         } = &mut self.ends[side];
-        // Data sent before the end arrives before it.
+        // Headers sent before the end of the connection arrive before it, so this is read first.
         let is_down = access.is_down();
         let mut message = [0; PAYLOAD_BYTES];
         match receivers[channel as usize].receive_message(access, &mut message) {
@@ -395,7 +393,7 @@ impl Ends {
         }
     }
 
-    /// There is no header: the end says that it sleeps, and looks once more.
+    /// Announces, when there is no header, that the end sleeps, and polls once more.
     fn fall_asleep(&mut self, side: usize, channel: u32) -> Failed {
         let End {
             access,
@@ -419,8 +417,7 @@ impl Ends {
 
     /// Waits for the peer's first announcement of memory.
     ///
-    /// # Errors
-    /// `Waits`; those of the end.
+    /// # Errors `Waits`; the errors of an ended or broken connection.
     pub fn await_memory(&mut self, side: usize, channel: u32) -> Result<()> {
         self.live(side)?;
         match self.ends[side].connection.announced(channel).region() {
@@ -429,10 +426,9 @@ impl Ends {
         }
     }
 
-    /// Gets data from an address of the peer's.
+    /// Gets data from an address of the peer.
     ///
-    /// # Errors
-    /// `Waits`, `NoSuchAddress`, `Ended`, `Broken`.
+    /// # Errors `Waits`, `NoSuchAddress`, `Ended`, `Broken`.
     pub fn get(
         &mut self,
         side: usize,
@@ -444,10 +440,9 @@ impl Ends {
         self.fetch(side, offset, bytes)
     }
 
-    /// Everything that was put before is visible at the peer.
+    /// Makes everything that was put before visible at the peer.
     ///
-    /// # Errors
-    /// Those of the end.
+    /// # Errors The errors of an ended or broken connection.
     pub fn fence(&mut self, side: usize) -> Result<()> {
         use st_core::queue::QueueMemory;
         self.live(side)?;
@@ -456,10 +451,10 @@ impl Ends {
         Ok(access.flush_peer(0)?)
     }
 
-    /// Maps memory with a content and its address; the offset by which it is known here.
+    /// Maps memory with this content at this address. Returns the offset by which this side knows
+    /// the memory.
     ///
-    /// # Errors
-    /// `Busy`, `Invalid`; those of the end.
+    /// # Errors `Busy`, `Invalid`; the errors of an ended or broken connection.
     pub fn map(&mut self, side: usize, channel: u32, base: u64, content: Vec<u8>) -> Result<i64> {
         self.live(side)?;
         let length = content.len() as u64;
@@ -477,73 +472,72 @@ impl Ends {
         Ok(offset)
     }
 
-    /// Everything that a side has stored arrives.
+    /// Lets all stores of a side arrive.
     pub fn deliver_stores(&mut self, side: usize) {
         self.link.borrow_mut().land_all(1 - side);
     }
 
-    /// Takes memory back; its content, or `None` when nothing is mapped.
+    /// Unmaps memory. Returns its content, or `None` if nothing is mapped.
     pub fn unmap(&mut self, side: usize, channel: u32) -> Option<Vec<u8>> {
         let (record, region) = self.ends[side].connection.take_back(channel)?;
-        // At the end of the connection nobody hears it.
+        // After the end of the connection the peer does not learn of it.
         let _ = self.tell(side, record);
         Some(self.ends[side].access.unregister(region.offset))
     }
 
-    /// Bytes of own mapped memory.
+    /// Returns bytes of the side's own mapped memory.
     pub fn load(&self, side: usize, offset: i64, at: usize, count: usize) -> Option<Vec<u8>> {
         self.ends[side].access.own(offset, at, count)
     }
 
-    /// Changes own mapped memory.
+    /// Changes the side's own mapped memory.
     pub fn store(&mut self, side: usize, offset: i64, at: usize, bytes: &[u8]) {
         self.ends[side].access.change_own(offset, at, bytes);
     }
 
-    /// Bytes of memory that a side has registered.
+    /// Returns the number of bytes that a side has registered.
     pub fn registered(&self, side: usize) -> usize {
         self.link.borrow().registered(side)
     }
 
-    /// A side closes, or its program dies: what it has stored arrives, and it keeps nothing.
+    /// Closes a side, or kills its program: its stores arrive, and its memory is gone.
     pub fn close(&mut self, side: usize) {
         let mut link = self.link.borrow_mut();
         link.kill(side);
         link.release(side);
     }
 
-    /// A side's node loses its power: some of what it has stored never arrives.
+    /// Cuts the power of a side's node: some of its stores never arrive.
     pub fn cut_power(&mut self, side: usize) {
         let mut link = self.link.borrow_mut();
         link.cut_power(side);
         link.release(side);
     }
 
-    /// Both lose the connection and live on.
+    /// Cuts the connection, while both programs survive.
     pub fn cut(&mut self) {
         self.link.borrow_mut().cut();
     }
 
-    /// A side's program dies after this number of further stores.
+    /// Kills a side's program after this number of further stores.
     pub fn kill_after(&mut self, side: usize, stores: u64) {
         self.link.borrow_mut().kill_after(side, stores);
     }
 
-    /// A side that breaks the rules stores a word into its peer's queue window.
+    /// Makes a side that breaks the rules store a word into its peer's queue window.
     pub fn scribble(&mut self, side: usize, offset: usize, word: u32) {
         self.ends[side].access.scribble(offset, &word.to_le_bytes());
     }
 
-    /// It sends anything as a record.
+    /// Makes a side send any bytes as a record.
     ///
-    /// # Errors
-    /// `Dead`.
+    /// # Errors `Dead`.
     pub fn send_anything(&mut self, side: usize, bytes: &[u8]) -> Result<()> {
         Ok(self.ends[side].access.send(bytes)?)
     }
 }
 
-/// Where in the peer's memory.
+/// A place in the peer's memory.
 #[derive(Clone, Copy)]
 enum At {
     Address(u64),

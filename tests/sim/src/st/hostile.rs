@@ -7,11 +7,12 @@ use st_core::region::Region;
 use super::World;
 use crate::faults::Fault;
 
-/// Offsets in a line whose words have a meaning: credits and wishes, kind and sequence.
+/// Offsets of the words in a line that have a meaning: credits and requests to wake, kind and
+/// sequence.
 const WORDS: [usize; 5] = [0, 8, 12, 56, 60];
 
 impl World {
-    /// One attack from an end on its peer.
+    /// Makes one attack from an end on its peer.
     pub(super) fn attack(&mut self, which: usize) -> Result<(), String> {
         match self.rng.below(8) {
             0..4 => self.attack_queue(which),
@@ -23,7 +24,7 @@ impl World {
         Ok(())
     }
 
-    /// Numbers that are possible here, or nearly, or not at all.
+    /// Returns a number that is possible here, nearly possible, or impossible.
     fn any_number(&mut self) -> u64 {
         match self.rng.below(4) {
             0 => self.rng.number(),
@@ -48,7 +49,7 @@ impl World {
         access.scribble(line + word, &value[..count]);
     }
 
-    /// The first of two slots without the second one: whoever comes to it must find it.
+    /// Stores the first of two slots without the second one, which the receiver must notice.
     fn attack_half(&mut self, which: usize) -> Result<(), String> {
         let victim = which ^ 1;
         let ended = [which, victim].map(|end| self.places[end].ended.is_some());
@@ -84,7 +85,7 @@ impl World {
                 Ok(Some(_)) => {}
                 Ok(None) => return Err("half of a descriptor was taken or overlooked".into()),
                 Err(QueueError::Broken) => return self.broken(victim),
-                // Its program was about to die.
+                // The victim's program was about to die.
                 Err(QueueError::Memory(_)) => {
                     self.died(victim);
                     return Ok(());
@@ -94,7 +95,8 @@ impl World {
         Err("more descriptors than slots".into())
     }
 
-    /// A credit for more than was ever sent: the very next look must find it.
+    /// Returns a credit for more than was ever sent, which the next poll of the sender must
+    /// notice.
     fn attack_credit(&mut self, which: usize) -> Result<(), String> {
         self.report.faults.note(Fault::HostileStore);
         self.places[which].is_clean = false;
@@ -115,7 +117,8 @@ impl World {
         access.begin();
         match channels[number].sender.room(access) {
             Err(QueueError::Broken) => self.broken(victim),
-            // Its node may have lost its power: nothing arrives any more.
+            // The hostile program's node may have lost its power, so that nothing arrives any
+            // more.
             _ if self.places[which].ended.is_some() => Ok(()),
             other => Err(format!("a credit for what was never sent: {other:?}")),
         }
@@ -134,7 +137,7 @@ impl World {
         if self.rng.one_in(8) {
             bytes.truncate(self.rng.below(RECORD_BYTES as u64) as usize);
         }
-        // Its own death is its own affair.
+        // A hostile program that has died is not killed here.
         let _ = self.places[which].access.send(&bytes);
     }
 

@@ -1,18 +1,17 @@
 //! The memory and the byte streams of one connection of Scheduled Transfers, with stores that are
-//! under way for as long as the memory model allows.
+//! on their way for as long as the memory model allows.
 //!
-//! A store that is no release store may arrive at any time and in any order. A release store, and a
-//! byte of the stream, arrives after all that was stored before it. Two kinds of connection differ
-//! in what brings stores home:
+//! A store that is no release store may arrive at any time and in any order. A release store, or a
+//! byte of the stream, arrives after everything that was stored before it. The two kinds of
+//! connection differ in what makes stores arrive:
 //!
 //! | kind | a full fence | reading from the peer |
 //! | --- | --- | --- |
 //! | shared memory | all own stores arrive | not needed |
 //! | a bus with posted writes | nothing | the own stores arrive, then the peer's |
 //!
-//! Whoever loads may find that some of the peer's stores have arrived since the load before. An end
-//! that dies stops between two stores; behind its last store that arrives, the peer sees that the
-//! connection is down.
+//! Between two loads, some of the peer's stores may arrive. An end that dies stops between two
+//! stores; the peer sees the end of the connection after the last store that arrives.
 
 mod access;
 
@@ -26,25 +25,25 @@ pub(super) use self::access::Access;
 
 use crate::rng::Rng;
 
-/// Accesses that one call may make: each looks at a few slots at most.
+/// Most accesses that one call may make. Each call polls a few slots at most.
 const MOST_ACCESSES: u64 = 200;
 
-/// A mistake planted in memory or programs.
+/// A bug planted in memory or programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A fence brings nothing home.
+    /// A fence makes no stores arrive.
     NoFence,
-    /// Reading from the peer brings nothing home.
+    /// A read from the peer makes no stores arrive.
     NoFlush,
-    /// Release stores overtake others.
+    /// Release stores overtake other stores.
     NoRelease,
     /// A program does not wake its peer.
     NoWake,
     /// A program sends the header, then puts the data.
     HeaderFirst,
-    /// A program looks for headers, then whether the connection is down.
+    /// A program polls for headers first, then for the end of the connection.
     LookFirst,
-    /// Data that the daemon puts is still under way when the header is sent.
+    /// Data that the daemon puts is still on its way when the header is sent.
     LateData,
 }
 
@@ -53,16 +52,16 @@ pub enum Bug {
 pub enum Kind {
     /// Memory that both ends share.
     Shared,
-    /// A bus.
+    /// A bus with posted writes.
     Bus,
 }
 
-/// Where a store goes.
+/// The destination of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// The queue window, at an offset.
+    /// An offset in the queue window.
     Queue(usize),
-    /// The place of a distance, in bytes, from the beginning of the memory registered at an offset.
+    /// Memory registered at an offset, and the distance from its beginning in bytes.
     Region(i64, usize),
 }
 
@@ -75,7 +74,7 @@ enum Store {
 }
 
 impl Store {
-    /// Whether both store into the same bytes.
+    /// Returns whether both stores write some of the same bytes.
     fn meets(&self, other: &Store) -> bool {
         let place = |store: &Store| match store {
             Store::Plain(target, bytes) | Store::Release(target, bytes) => {
@@ -97,19 +96,19 @@ impl Store {
 /// The state of an end.
 #[derive(Default)]
 struct Side {
-    /// Its queue window.
+    /// The end's queue window.
     queue: Vec<u8>,
-    /// Its registered memory, by offset.
+    /// The end's registered memory, by offset.
     regions: BTreeMap<i64, Vec<u8>>,
-    /// Bytes of the stream that have arrived.
+    /// The bytes of the stream that have arrived.
     inbox: VecDeque<u8>,
-    /// Stores that are on their way to it.
+    /// The stores on their way to the end.
     coming: VecDeque<Store>,
-    /// It has seen that the connection is down.
+    /// Whether the end has seen that the connection is down.
     is_down: bool,
-    /// Its program has died.
+    /// Whether the end's program has died.
     is_dead: bool,
-    /// Stores that its program makes before it dies.
+    /// The number of stores that the program makes before it dies.
     left: Option<u64>,
 }
 
@@ -118,38 +117,38 @@ pub(super) struct Link {
     sides: [Side; 2],
     kind: Kind,
     bug: Option<Bug>,
-    /// The layouts of their queue windows.
+    /// The layouts of both queue windows.
     layouts: [Layout; 2],
-    /// Both sides live on without it.
+    /// Whether the connection was cut, while both programs survived.
     is_cut: bool,
     rng: Rng,
-    /// One of this number of accesses makes some stores arrive.
+    /// In one of this number of accesses some stores arrive.
     delay: u64,
-    /// Stores of which nobody knows when they arrive, and to whom they go.
+    /// For a bug: stores that arrive at an unknown time, each with its destination.
     late: Vec<(usize, Store)>,
-    /// Accesses of the call under way.
+    /// Number of accesses of the call in progress.
     accesses: u64,
-    /// Stores so far, by side.
+    /// Number of stores so far, by side.
     pub stores: [u64; 2],
-    /// A rule that was broken.
+    /// The rule that was broken, if any.
     pub fault: Option<String>,
 }
 
-/// The own end has died.
+/// The end's own program has died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dead;
 
-/// Why data did not move.
+/// The reason why data did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
     /// The memory is not registered, or not all of it.
     Gone,
-    /// The own end has died.
+    /// The end's own program has died.
     Dead,
 }
 
 impl Link {
-    /// A connection whose ends have queue windows of these layouts.
+    /// Makes a connection whose ends have queue windows of these layouts.
     pub(super) fn new(
         kind: Kind,
         layouts: [Layout; 2],
@@ -180,12 +179,12 @@ impl Link {
         self.fault.get_or_insert(what);
     }
 
-    /// Whether some stores arrive now.
+    /// Returns whether some stores arrive now.
     fn is_time(&mut self) -> bool {
         self.rng.one_in(self.delay)
     }
 
-    /// A store of a side begins.
+    /// Counts a store of a side that begins.
     fn tick(&mut self, side: usize) -> Result<(), Dead> {
         self.accesses += 1;
         if self.sides[side].is_dead {
@@ -203,7 +202,7 @@ impl Link {
     }
 
     fn send(&mut self, from: usize, store: Store) {
-        // Nothing leaves after the last word.
+        // Nothing leaves a side after the end of the connection.
         let coming = &mut self.sides[1 - from].coming;
         if !self.is_cut && !matches!(coming.back(), Some(Store::Down)) {
             coming.push_back(store);
@@ -217,7 +216,7 @@ impl Link {
         let side = &mut self.sides[to];
         let place = match target {
             Target::Queue(offset) => side.queue.get_mut(offset..offset + bytes.len()),
-            // Memory that has gone takes nothing.
+            // A store to memory that is gone has no effect.
             Target::Region(region, at) => match side.regions.get_mut(&region) {
                 Some(memory) => memory.get_mut(at..at + bytes.len()),
                 None => return,
@@ -229,7 +228,8 @@ impl Link {
         }
     }
 
-    /// Slots whose return arrives are the sender's again: nobody may find anything there.
+    /// Spoils the slots whose return arrives. They are the sender's again, so the receiver must
+    /// not read them any more.
     fn spoil_returned(&mut self, sender: usize, offset: usize, bytes: &[u8]) {
         let layout = self.layouts[1 - sender];
         let (channels, slots) = (layout.channels() as usize, u64::from(layout.places()));
@@ -262,7 +262,7 @@ impl Link {
         }
     }
 
-    /// The first stores on the way to a side arrive.
+    /// Lets the first stores on their way to a side arrive.
     fn land(&mut self, to: usize, count: usize) {
         for _ in 0..count {
             let Some(store) = self.sides[to].coming.pop_front() else {
@@ -272,18 +272,18 @@ impl Link {
         }
     }
 
-    /// Everything on its way to a side arrives.
+    /// Lets everything on its way to a side arrive.
     pub(super) fn land_all(&mut self, to: usize) {
         self.land(to, usize::MAX);
     }
 
-    /// Whether nothing is on its way, and every byte of the streams was taken.
+    /// Returns whether nothing is on its way, and every byte of the streams was taken.
     pub(super) fn is_still(&self) -> bool {
         let mut sides = self.sides.iter();
         sides.all(|side| side.coming.is_empty() && side.inbox.is_empty())
     }
 
-    /// Something on its way to a side arrives, perhaps out of order.
+    /// Lets some store on its way to a side arrive, if possible before earlier ones.
     pub(super) fn land_some(&mut self, to: usize) {
         let count = self.sides[to].coming.len();
         if count == 0 {
@@ -306,20 +306,20 @@ impl Link {
         }
     }
 
-    /// Everything that was late arrives.
+    /// Lets the late stores arrive.
     pub(super) fn land_late(&mut self) {
         for (to, store) in std::mem::take(&mut self.late) {
             self.arrive(to, store);
         }
     }
 
-    /// A side's program dies: what it has stored arrives, then the peer sees the end.
+    /// Kills a side's program: what it has stored arrives, then the peer sees the end.
     pub(super) fn kill(&mut self, side: usize) {
         self.sides[side].is_dead = true;
         self.send(side, Store::Down);
     }
 
-    /// A side's node loses its power: some of what it has stored never arrives.
+    /// Cuts the power of a side's node: some of what it has stored never arrives.
     pub(super) fn cut_power(&mut self, side: usize) {
         self.sides[side].is_dead = true;
         let count = match self.rng.one_in(2) {
@@ -333,7 +333,7 @@ impl Link {
         self.send(side, Store::Down);
     }
 
-    /// Both sides lose the connection and live on: some stores never arrive.
+    /// Cuts the connection, while both programs survive: some stores never arrive.
     pub(super) fn cut(&mut self) {
         for side in 0..2 {
             self.cut_power(side);
@@ -345,22 +345,22 @@ impl Link {
         }
     }
 
-    /// A side's program dies after this number of further stores.
+    /// Kills a side's program after this number of further stores.
     pub(super) fn kill_after(&mut self, side: usize, stores: u64) {
         self.sides[side].left = Some(stores);
     }
 
-    /// A side's program does not die after all.
+    /// Cancels the planned death of a side's program.
     pub(super) fn spare(&mut self, side: usize) {
         self.sides[side].left = None;
     }
 
-    /// Bytes of registered memory that a side has.
+    /// Returns the number of bytes of registered memory that a side has.
     pub(super) fn registered(&self, side: usize) -> usize {
         self.sides[side].regions.values().map(Vec::len).sum()
     }
 
-    /// Everything a dead or closed side had is taken from it.
+    /// Takes all registered memory away from a dead or closed side.
     pub(super) fn release(&mut self, side: usize) {
         self.sides[side].regions.clear();
     }

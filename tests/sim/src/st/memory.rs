@@ -1,7 +1,8 @@
-//! The work of programs with persistent memory: map, unmap, and positions in the peer's.
+//! The work of programs with persistent memory: map, unmap, and positions in the peer's memory.
 //!
-//! Mapped memory has cells: the peer puts data into the even ones, the owner prepares data to be
-//! got in the odd ones, and the last one is for data without a header, which tells its generation.
+//! Mapped memory consists of cells. The peer puts data into the even ones, the owner prepares data
+//! for the peer to get in the odd ones, and the last cell is for data without a header, which
+//! holds its generation.
 
 use st_core::connection::Update;
 use st_core::region::Unreachable;
@@ -9,15 +10,15 @@ use st_core::region::Unreachable;
 use super::World;
 use super::link::NotMoved;
 
-/// Bytes of a cell.
+/// Bytes in a cell.
 pub(super) const CELL: usize = 64;
-/// Positions that a program remembers.
+/// Most positions that a program remembers.
 const MOST_POSITIONS: usize = 4;
 /// Bytes of data without a header.
 const SILENT: u64 = 4;
 
 impl World {
-    /// Maps memory on a channel, unless there is some.
+    /// Maps memory on a channel, unless some is mapped.
     pub(super) fn map(&mut self, which: usize, number: usize) -> Result<(), String> {
         let channel = number as u32;
         let cells = 2 * (1 + self.rng.below(3)) + 1;
@@ -40,7 +41,7 @@ impl World {
         Ok(())
     }
 
-    /// Unmaps what is mapped on a channel.
+    /// Unmaps the memory that is mapped on a channel.
     pub(super) fn unmap(&mut self, which: usize, number: usize) -> Result<(), String> {
         let channel = number as u32;
         let place = &mut self.places[which];
@@ -64,8 +65,8 @@ impl World {
         Ok(())
     }
 
-    /// A cell of the peer's memory that no header under way refers to: its offset, its memory, and
-    /// where in it.
+    /// Chooses a cell of the peer's memory that no header in progress refers to. Returns its
+    /// offset, its memory, and its distance from the beginning of the memory.
     pub(super) fn free_cell(&mut self, which: usize, number: usize) -> Option<(i64, i64, usize)> {
         let place = &self.places[which];
         let announced = place.connection.announced(number as u32);
@@ -82,7 +83,7 @@ impl World {
         (!is_taken).then_some((position.offset, region.offset, at))
     }
 
-    /// A cell of the own memory that no header under way refers to.
+    /// Chooses a cell of the end's own memory that no header in progress refers to.
     pub(super) fn own_cell(&mut self, which: usize, number: usize) -> Option<(i64, usize)> {
         let place = &self.places[which];
         let region = place.connection.own_region(number as u32)?;
@@ -96,7 +97,7 @@ impl World {
         (!is_taken).then_some((region.offset, at))
     }
 
-    /// The peer's memory was not there: it must have been taken back.
+    /// Checks memory of the peer that could not be reached: it must have been taken back.
     pub(super) fn check_gone(&self, which: usize, number: usize) -> Result<(), String> {
         let peer = &self.places[which ^ 1];
         let there = peer.connection.own_region(number as u32);
@@ -108,8 +109,8 @@ impl World {
         }
     }
 
-    /// Remembers a position, or uses one that was remembered: only those in memory that is still
-    /// announced may be.
+    /// Remembers a position, or uses one that was remembered. Only positions in memory that is
+    /// still announced may be used.
     pub(super) fn use_position(&mut self, which: usize, number: usize) -> Result<(), String> {
         let is_strict = self.is_strict(which);
         let place = &mut self.places[which];
@@ -119,7 +120,7 @@ impl World {
         if let Ok(region) = region
             && self.rng.one_in(2)
         {
-            // Hostile peers announce less than a cell.
+            // Hostile peers may announce less than a cell.
             let silent = region.length.saturating_sub(CELL as u64);
             let base = region.base.wrapping_add(silent);
             let position = announced.at(silent, SILENT);
@@ -154,7 +155,7 @@ impl World {
         let access = &mut self.places[which].access;
         access.begin();
         if is_strict && self.rng.one_in(2) {
-            // Whatever is there now.
+            // The content does not matter.
             let _ = access.get(position.offset, SILENT as usize);
             return Ok(());
         }

@@ -8,10 +8,10 @@ use super::link::{Bug, Dead, NotMoved};
 use super::memory::CELL;
 use super::{End, Place, Sent, World};
 
-/// A sleeper that was woken: its channel, and whether it slept in a pull and in a push.
+/// A channel on which a wake-up arrived, and whether a pull and a push slept there.
 pub(super) type Woken = (usize, bool, bool);
 
-/// Data beside a header.
+/// The data that belongs to a header.
 #[derive(Default)]
 struct Data {
     put: Option<(i64, usize, Vec<u8>)>,
@@ -19,7 +19,7 @@ struct Data {
 }
 
 impl World {
-    /// A step of a program at one of its ends.
+    /// Makes a program take a step at one of its ends.
     pub(super) fn work(&mut self, which: usize) -> Result<(), String> {
         let place = &mut self.places[which];
         place.access.begin();
@@ -56,7 +56,7 @@ impl World {
                 return Ok(());
             }
             22 if may_die && self.rng.one_in(20) => {
-                // In the middle of one of its next calls.
+                // The program dies in the middle of one of its next calls.
                 let stores = self.rng.below(30);
                 let Place { access, .. } = &self.places[which];
                 access.link.borrow_mut().kill_after(access.side, stores);
@@ -87,7 +87,7 @@ impl World {
         Ok(())
     }
 
-    /// A call has failed.
+    /// Handles the error of a call.
     fn failed(&mut self, which: usize, error: QueueError<Dead>) -> Result<(), String> {
         match error {
             QueueError::Broken => self.broken(which),
@@ -100,7 +100,7 @@ impl World {
 
     // ---- Control messages ----
 
-    /// Sends a record, in two parts.
+    /// Sends a record in two parts.
     pub(super) fn tell(&mut self, which: usize, record: Record) {
         let bytes = record.encode();
         let (one, two) = bytes.split_at(self.rng.below(bytes.len() as u64) as usize);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Takes bytes of the stream; who was woken.
+    /// Takes bytes of the stream. Returns the wake-ups.
     pub(super) fn hear(&mut self, which: usize, bytes: &[u8]) -> Result<Vec<Woken>, String> {
         let mut all = Vec::new();
         let heard = self.places[which]
@@ -152,7 +152,7 @@ impl World {
 
     // ---- Push ----
 
-    /// Pushes a header of any kind, perhaps with data; or sleeps when there is no room.
+    /// Pushes a header of any kind, perhaps with data, or sleeps if there is no room.
     pub(super) fn push(&mut self, which: usize, number: usize) -> Result<(), String> {
         let kinds = [Kind::Message, Kind::Header, Kind::HeaderWithPayload];
         let kind = kinds[self.rng.below(3) as usize];
@@ -182,13 +182,14 @@ impl World {
         self.send(which, number, kind, data)?;
         if let Some((region, at, bytes)) = late_put {
             let access = &mut self.places[which].access;
-            // Planted: whatever comes of it.
+            // A planted bug, so the result does not matter.
             let _ = access.put(region + at as i64, &bytes, false);
         }
         Ok(())
     }
 
-    /// The data of a push, which is put at once unless `is_late`; `None`: it could not be put.
+    /// Prepares the data of a push and puts it at once unless `is_late`. Returns `None` if it
+    /// could not be put.
     fn prepare(
         &mut self,
         which: usize,
@@ -283,8 +284,8 @@ impl World {
 
     // ---- Pull ----
 
-    /// Pulls a header, and gets what belongs to it; or sleeps when there is none. Whether there was
-    /// one.
+    /// Pulls a header and gets its data, or sleeps if there is none. Returns whether there was a
+    /// header.
     pub(super) fn pull(&mut self, which: usize, number: usize) -> Result<bool, String> {
         let looks_first = self.bug == Some(Bug::LookFirst);
         let Place {
@@ -310,7 +311,7 @@ impl World {
         }
     }
 
-    /// A header has arrived.
+    /// Checks a header that has arrived.
     fn arrived(&mut self, which: usize, number: usize, found: &Descriptor) -> Result<(), String> {
         self.report.pulled += 1;
         if !self.is_strict(which) {
@@ -347,7 +348,7 @@ impl World {
         Ok(())
     }
 
-    /// A pull has found the connection down, and no header.
+    /// Handles a pull that has found the connection down and no header.
     fn lost(&mut self, which: usize, number: usize) -> Result<(), String> {
         let peer = &self.places[which ^ 1];
         let missing = peer.channels[number].sent.iter();

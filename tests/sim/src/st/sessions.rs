@@ -2,8 +2,9 @@
 //! any store and made again.
 //!
 //! The checks: every transfer arrives once and in order, with its data, however often the
-//! connection is lost; a level that a transfer is said to have reached is true; who waits for a
-//! transfer to be taken is woken, or told in time that it will not be.
+//! connection is lost. A transfer has reached at least the level that is reported. A program that
+//! waits for a transfer to be taken is woken, or learns in time that the transfer will not be
+//! taken.
 
 mod connections;
 mod program;
@@ -20,28 +21,28 @@ use crate::faults::{self, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// Channels, each with a session.
+/// Number of channels, each with a session.
 const CHANNELS: u32 = 2;
-/// Cells of each end's memory, for each channel.
+/// Number of cells of each end's memory, for each channel.
 const CELLS: usize = 8;
 /// The options of sessions.
 const OPTIONS: Options = Options {
     kept: 12,
     reconnect_timeout: 4_000,
 };
-/// Transfers of a channel that a program remembers.
+/// Most transfers of a channel that a program remembers.
 const MOST_TOKENS: usize = 40;
-/// Rounds after which everything must have arrived.
+/// Number of rounds after which everything must have arrived.
 const MOST_ROUNDS: usize = 2_000;
 
-/// A mistake planted in a program.
+/// A bug planted in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionBug {
-    /// It takes a fence for done although the connection was lost.
+    /// The program takes a fence for complete although the connection was lost.
     BlindFence,
-    /// It does not wake its peer.
+    /// The program does not wake its peer.
     NoWake,
-    /// It quotes one transfer less than it has taken.
+    /// The program quotes one transfer less than it has taken.
     ShortQuote,
 }
 
@@ -50,36 +51,36 @@ pub enum SessionBug {
 pub struct SessionReport {
     /// Steps taken.
     pub steps: u64,
-    /// Connections made.
+    /// Number of connections made.
     pub connections: u64,
-    /// Sessions whose client was back before their server had noticed that it was gone.
+    /// Number of sessions whose client was back before their server had noticed the loss.
     pub early: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Transfers that arrived.
+    /// Number of transfers that arrived.
     pub received: u64,
-    /// Transfers that arrived with data.
+    /// Number of transfers that arrived with data.
     pub with_data: u64,
-    /// Transfers that were cancelled.
+    /// Number of transfers that were cancelled.
     pub cancelled: u64,
-    /// Transfers that were known to be delivered before they were taken.
+    /// Number of times a transfer was known to be delivered before it was taken.
     pub delivered: u64,
-    /// Pushes that failed because as many as are kept wait.
+    /// Number of pushes that failed because as many transfers as a session keeps were waiting.
     pub full: u64,
-    /// Waits that ended by their deadline.
+    /// Number of waits that ended by their deadline.
     pub timed_out: u64,
-    /// Waits that slept.
+    /// Number of waits that slept.
     pub sleeps: u64,
-    /// Sessions that were over, by their timeout or because the peer began anew.
+    /// Number of sessions that ended, by their timeout or because the peer started again.
     pub over: u64,
-    /// Sessions that were over because of what the peer told.
+    /// Number of sessions that ended because of what the peer sent.
     pub broken: u64,
-    /// Stores of each end on the first connection: steps at which it can be cut.
+    /// Number of stores of each end on the first connection, at each of which it can be cut.
     pub stores: [u64; 2],
 }
 
 impl SessionReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &SessionReport) {
         self.steps += other.steps;
         self.connections += other.connections;
@@ -97,21 +98,21 @@ impl SessionReport {
     }
 }
 
-/// Events of a world beside the usual ones.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionSettings {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// A planted mistake.
+    /// A planted bug, if any.
     pub bug: Option<SessionBug>,
-    /// The end and the number of its stores after which the first connection is cut; no other one
-    /// is.
+    /// The end and the number of its stores after which the first connection is cut. No other
+    /// connection is cut.
     pub cut: Option<(usize, u64)>,
-    /// The second program quotes and stores anything.
+    /// Whether the second program quotes and stores anything.
     pub is_hostile: bool,
 }
 
-/// Data of a transfer: the cell of the peer's memory, and the bytes.
+/// The data of a transfer: the cell of the peer's memory, and the bytes.
 type Put = (usize, Vec<u8>);
 
 /// A transfer that has not arrived.
@@ -126,12 +127,12 @@ struct Channel {
     session: Option<Session<Put>>,
     /// The connection that the session uses.
     access: Access,
-    /// Transfers pushed here that were not taken at the other end.
+    /// The transfers pushed here that were not taken at the other end.
     pushed: Vec<Pushed>,
     tokens: Vec<Token>,
-    /// A program waits here until its last transfer is taken.
+    /// The transfer for whose taking a program waits here.
     waits: Option<Token>,
-    /// A program waits here for a transfer.
+    /// Whether a program waits here for a transfer.
     receives: bool,
 }
 
@@ -149,17 +150,16 @@ struct World {
     settings: SessionSettings,
     now: u64,
     places: Vec<Place>,
-    /// The connection was cut.
+    /// Whether the connection is cut.
     is_cut: bool,
-    /// No more is pushed and nothing is cut.
+    /// Whether the world ends, so that nothing is pushed and nothing is cut.
     is_ending: bool,
     report: SessionReport,
 }
 
 /// Plays a world.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn run(seed: u64, settings: SessionSettings) -> Result<SessionReport, Failure> {
     play("sessions", seed, |trace| {
         let mut world = World::new(seed, settings, trace)?;
@@ -173,11 +173,10 @@ pub fn run(seed: u64, settings: SessionSettings) -> Result<SessionReport, Failur
     })
 }
 
-/// Plays a small world again and again: the first connection is cut at each store of the one end,
-/// then of the other.
+/// Plays a small world again and again. The first connection is cut at each store of one end in
+/// turn, then at each store of the other end.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn sweep(seed: u64, steps: u64, mut count: impl FnMut(&SessionReport)) -> Result<(), Failure> {
     let settings = |cut| SessionSettings {
         steps,
@@ -197,12 +196,12 @@ fn is_over(session: &Session<Put>) -> bool {
     session.over().is_some()
 }
 
-/// Where a channel's memory is registered.
+/// Returns the offset at which a channel's memory is registered.
 fn region(channel: usize) -> i64 {
     0x10_0000 * (channel as i64 + 1)
 }
 
-/// A connection, and what both ends know of it. The peer's memory comes along.
+/// Makes a connection and the state of both ends. The registered memory keeps its content.
 fn link(rng: &mut Rng, before: Option<&[Place]>) -> Result<Vec<(Connection, Access)>, String> {
     let mut parameters = |slots| Parameters {
         port: 1,
@@ -308,12 +307,12 @@ impl World {
             6..20 => self.hear(side, false)?,
             20 if may_cut && self.rng.one_in(2) => self.cut(),
             21 if may_cut => {
-                // At one of the next stores.
+                // The connection is cut at one of the next stores.
                 let link = &self.places[side].access.link;
                 link.borrow_mut().kill_after(side, self.rng.below(40));
             }
             22 if may_cut && self.rng.one_in(100) => {
-                // A program begins anew, and has forgotten everything.
+                // A program starts again and has forgotten everything.
                 self.cut();
                 self.forget(side);
             }
@@ -346,7 +345,7 @@ impl World {
 
     // ---- Rest ----
 
-    /// Everything arrives, and all that is woken by it acts, until nothing is under way.
+    /// Lets everything arrive, and woken programs act, until nothing is on its way.
     fn run_until_idle(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             for side in 0..2 {
@@ -362,7 +361,8 @@ impl World {
         Err("programs that are left alone never come to rest".into())
     }
 
-    /// Everything arrives; nobody may sleep beside what it waits for.
+    /// Lets everything arrive, and checks that no program sleeps although what it waits for is
+    /// there.
     fn come_to_rest(&mut self) -> Result<(), String> {
         self.run_until_idle()?;
         if self.is_cut || !self.is_strict() {
@@ -404,7 +404,7 @@ impl World {
                     }
                     Ok(armed) if armed.wake => self.wake(side, number),
                     Ok(_) => {}
-                    // The connection can be cut at the store of this arm, too.
+                    // The connection can be cut at the store of this `arm`, too.
                     Err(fault @ Fault::Memory(_)) => return self.failed(side, number, fault),
                     Err(fault) => return Err(format!("end {side}: {fault:?}")),
                 }
@@ -413,7 +413,7 @@ impl World {
         Ok(())
     }
 
-    /// Without more cuts everything arrives.
+    /// Ends the world: without further cuts everything must arrive.
     fn finish(mut self) -> Result<SessionReport, String> {
         self.come_to_rest()?;
         self.is_ending = true;

@@ -10,11 +10,10 @@ use super::{At, End, Ends, Failed, Result};
 pub type Arrived = (Header, u64, Option<[u8; PAYLOAD_BYTES]>);
 
 impl Ends {
-    /// Carries out a header of level 0: with the local bytes of a put, or room for those of a get;
-    /// what came.
+    /// Executes a header of level 0. `local` has the bytes of a put, or the length of a get.
+    /// Returns the bytes that came.
     ///
-    /// # Errors
-    /// All of [`Failed`] but `OtherLevel`.
+    /// # Errors All of [`Failed`] but `OtherLevel`.
     pub fn transmit(
         &mut self,
         side: usize,
@@ -64,7 +63,7 @@ impl Ends {
         }
     }
 
-    /// A locked operation: nothing happens between the load and the store.
+    /// Executes a locked operation: nothing happens between the load and the store.
     fn locked(&mut self, side: usize, offset: i64, function: Function) -> Result<Vec<u8>> {
         let before = self.fetch(side, offset, size_of::<u64>())?;
         let value = before
@@ -82,10 +81,9 @@ impl Ends {
         }
     }
 
-    /// Takes the next descriptor; a header of level 1 is a NOP with its bytes as payload.
+    /// Takes the next descriptor. A header of level 1 counts as a NOP with its bytes as payload.
     ///
-    /// # Errors
-    /// `Waits`, `Ended`, `Broken`, `Dead`.
+    /// # Errors `Waits`, `Ended`, `Broken`, `Dead`.
     pub fn receive(&mut self, side: usize, channel: u32) -> Result<Arrived> {
         self.hear(side)?;
         let End {

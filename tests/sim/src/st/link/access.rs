@@ -1,4 +1,4 @@
-//! One end's way to its own memory and to its peer's: what `st-core` and programs see of a
+//! One end's access to its own memory and to its peer's: what `st-core` and programs see of a
 //! connection.
 
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use st_core::queue::{LINE, QueueMemory};
 
 use super::{Bug, Dead, Kind, Link, MOST_ACCESSES, NotMoved, Store, Target};
 
-/// One end's way to its memory.
+/// One end's access to a connection.
 #[derive(Clone)]
 pub(in crate::st) struct Access {
     pub link: Rc<RefCell<Link>>,
@@ -16,12 +16,12 @@ pub(in crate::st) struct Access {
 }
 
 impl Access {
-    /// A new call begins.
+    /// Begins a new call.
     pub(in crate::st) fn begin(&self) {
         self.link.borrow_mut().accesses = 0;
     }
 
-    /// Whether the connection is down. To be read before a last look at the queue.
+    /// Returns whether the connection is down. Call it before the last poll of the queue.
     pub(in crate::st) fn is_down(&self) -> bool {
         let mut link = self.link.borrow_mut();
         self.look(&mut link);
@@ -32,12 +32,12 @@ impl Access {
         link.sides[self.side].is_down
     }
 
-    /// Whether the connection is known to be down, without a look.
+    /// Returns whether the connection is known to be down, without a new access.
     pub(in crate::st) fn has_seen_down(&self) -> bool {
         self.link.borrow().sides[self.side].is_down
     }
 
-    /// Time passes for a load: stores arrive.
+    /// Lets time pass for a load: some stores arrive.
     fn look(&self, link: &mut Link) {
         link.accesses += 1;
         if link.accesses > MOST_ACCESSES {
@@ -88,7 +88,7 @@ impl Access {
         self.store(Store::Stream(bytes.to_vec()))
     }
 
-    /// Takes some bytes of the stream.
+    /// Takes some of the stream's bytes that have arrived.
     pub(in crate::st) fn take_stream(&mut self) -> Vec<u8> {
         let mut link = self.link.borrow_mut();
         let count = link.sides[self.side].inbox.len() as u64;
@@ -96,7 +96,7 @@ impl Access {
         link.sides[self.side].inbox.drain(..some).collect()
     }
 
-    /// Takes all bytes of the stream.
+    /// Takes all of the stream's bytes that have arrived.
     pub(in crate::st) fn take_whole_stream(&mut self) -> Vec<u8> {
         self.link.borrow_mut().sides[self.side]
             .inbox
@@ -104,14 +104,14 @@ impl Access {
             .collect()
     }
 
-    /// Stores anything into the peer's queue window.
+    /// Stores any bytes into the peer's queue window.
     pub(in crate::st) fn scribble(&mut self, offset: usize, bytes: &[u8]) {
         let mut link = self.link.borrow_mut();
         let store = Store::Release(Target::Queue(offset), bytes.to_vec());
         link.send(self.side, store);
     }
 
-    /// Bytes of the peer's queue window.
+    /// Returns the number of bytes in the peer's queue window.
     pub(in crate::st) fn peer_bytes(&self) -> usize {
         self.link.borrow().sides[1 - self.side].queue.len()
     }
@@ -127,7 +127,8 @@ impl Access {
         }
     }
 
-    /// Unregisters memory: stores that are under way arrive before, none later. The content.
+    /// Unregisters memory. Stores on their way to it arrive before, and none later. Returns the
+    /// content.
     pub(in crate::st) fn unregister(&mut self, offset: i64) -> Vec<u8> {
         let mut link = self.link.borrow_mut();
         let at_region = |store: &Store| {
@@ -146,20 +147,21 @@ impl Access {
         content.unwrap_or_default()
     }
 
-    /// The own registered memory at an offset.
+    /// Returns bytes of the end's own memory registered at an offset.
     pub(in crate::st) fn own(&self, offset: i64, at: usize, count: usize) -> Option<Vec<u8>> {
         let link = self.link.borrow();
         let memory = link.sides[self.side].regions.get(&offset)?;
         memory.get(at..at + count).map(<[u8]>::to_vec)
     }
 
-    /// Changes own registered memory.
+    /// Changes the end's own registered memory.
     pub(in crate::st) fn change_own(&mut self, offset: i64, at: usize, bytes: &[u8]) {
         let mut link = self.link.borrow_mut();
         link.put_down(self.side, Target::Region(offset, at), bytes);
     }
 
-    /// The peer's window that has these bytes, and where in it they are.
+    /// Finds the registered memory of the peer that has these bytes. Returns its offset, and the
+    /// distance of the bytes from its beginning.
     fn find(&self, offset: i64, count: usize) -> Result<(i64, usize), NotMoved> {
         let link = self.link.borrow();
         let regions = &link.sides[1 - self.side].regions;
@@ -172,8 +174,9 @@ impl Access {
         Ok((*region, at))
     }
 
-    /// Copies bytes into the peer's registered memory, itself or by the daemon. The daemon's copy
-    /// is complete when this returns; the own one is ordered before release stores.
+    /// Copies bytes into the peer's registered memory, by the program itself or by the daemon. The
+    /// daemon's copy is complete when this returns; the program's copy is ordered before later
+    /// release stores.
     pub(in crate::st) fn put(
         &mut self,
         offset: i64,
@@ -260,7 +263,7 @@ impl QueueMemory for Access {
 
     fn flush_peer(&mut self, _offset: usize) -> Result<(), Dead> {
         let mut link = self.link.borrow_mut();
-        // Where nothing arrives any more, reading shows that the connection is down.
+        // Where nothing arrives any more, a read shows that the connection is down.
         let reads = link.kind == Kind::Bus || link.is_cut;
         if reads && link.bug != Some(Bug::NoFlush) {
             link.land_all(1 - self.side);

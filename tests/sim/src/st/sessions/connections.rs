@@ -1,4 +1,5 @@
-//! Connections that come and go below sessions, and what both ends tell each other there.
+//! Connections that are made and lost below sessions, and what both ends tell each other over
+//! them.
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use crate::faults;
 use crate::st::link::Dead;
 
 impl World {
-    /// The connection is lost; both programs live on.
+    /// Cuts the connection, while both programs survive.
     pub(super) fn cut(&mut self) {
         if !std::mem::replace(&mut self.is_cut, true) {
             self.trace.note(|| "the connection is cut".to_string());
@@ -25,7 +26,7 @@ impl World {
         }
     }
 
-    /// A new connection; the client speaks first.
+    /// Makes a new connection, on which the client speaks first.
     pub(super) fn connect(&mut self) -> Result<(), String> {
         self.check()?;
         self.trace.note(|| "a new connection".to_string());
@@ -41,7 +42,7 @@ impl World {
         Ok(())
     }
 
-    /// The client begins or resumes its sessions on the connection.
+    /// Makes the client begin or resume its sessions on the connection.
     pub(super) fn greet(&mut self) {
         self.report.connections += 1;
         for number in 0..CHANNELS as usize {
@@ -56,7 +57,7 @@ impl World {
         }
     }
 
-    /// An end has another session: nothing of a former one counts any more.
+    /// Gives an end a new session. Nothing of the former session counts any more.
     pub(super) fn begin_anew(&mut self, side: usize, number: usize, session: Session<Put>) {
         self.report.over += u64::from(self.places[side].channels[number].session.is_some());
         let channel = &mut self.places[side].channels[number];
@@ -67,7 +68,7 @@ impl World {
         channel.receives = false;
     }
 
-    /// A session goes over to the newest connection; what there is to tell.
+    /// Moves a session to the newest connection. Returns the state to tell the peer.
     pub(super) fn enter(&mut self, side: usize, number: usize) -> Option<SessionState> {
         let place = &mut self.places[side];
         let agreed = place.connection.agreed();
@@ -111,7 +112,7 @@ impl World {
     }
 
     pub(super) fn wake(&mut self, side: usize, number: usize) {
-        // By the newest connection only: another one brings no wake-ups.
+        // Wake-ups go only over the newest connection.
         let place = &self.places[side];
         let is_newest = Rc::ptr_eq(&place.access.link, &place.channels[number].access.link);
         if is_newest && self.settings.bug != Some(SessionBug::NoWake) {
@@ -120,7 +121,7 @@ impl World {
         }
     }
 
-    /// An end takes what the other one has told.
+    /// Makes an end take what the other end has sent.
     pub(super) fn hear(&mut self, side: usize, all: bool) -> Result<(), String> {
         let place = &mut self.places[side];
         let bytes = match all {
@@ -148,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    /// The peer has begun or resumed a session.
+    /// Handles the peer's begin or resumption of a session.
     pub(super) fn answer(
         &mut self,
         side: usize,
@@ -175,10 +176,10 @@ impl World {
         }
         let channel = &mut self.places[side].channels[number];
         let Some(session) = &mut channel.session else {
-            // It has begun anew, and this was for the former one.
+            // The peer has started again, and this was for the former session.
             return Ok(());
         };
-        // Calls that waited before look again.
+        // Calls that waited before poll again.
         channel.receives = false;
         channel.waits = None;
         match session.answer(state) {
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// A program sees that its connection is down.
+    /// Makes a program notice that its connection is down.
     pub(super) fn notice(&mut self, side: usize) {
         for channel in &mut self.places[side].channels {
             if let Some(session) = &mut channel.session {
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// A program has begun anew.
+    /// Makes a program start again without its former state.
     pub(super) fn forget(&mut self, side: usize) {
         for number in 0..CHANNELS as usize {
             let channel = &mut self.places[side].channels[number];
@@ -215,7 +216,7 @@ impl World {
             channel.pushed.clear();
             channel.tokens.clear();
             if side == 0 {
-                // Headers that the server pushed to the former program arrive nowhere.
+                // Headers that the server pushed to the former program do not arrive.
                 self.places[1].channels[number].session = None;
                 self.places[1].channels[number].pushed.clear();
                 self.places[1].channels[number].tokens.clear();
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// A queue has failed.
+    /// Handles the failure of a queue.
     pub(super) fn failed(
         &mut self,
         side: usize,

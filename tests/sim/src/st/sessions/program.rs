@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Takes what has arrived; whether something had.
+    /// Receives a transfer. Returns whether there was one.
     pub(super) fn receive(&mut self, side: usize, number: usize) -> Result<bool, String> {
         let place = &mut self.places[side];
         let Channel {
@@ -136,7 +136,7 @@ impl World {
         Ok(true)
     }
 
-    /// Sends what there is and waits until it has arrived; the connection may be lost meanwhile.
+    /// Sends what is pending and waits until it has arrived. The connection may be lost meanwhile.
     pub(super) fn fence(&mut self, side: usize, number: usize) -> Result<(), String> {
         self.advance(side, number)?;
         let session = self.places[side].channels[number].session.as_ref();
@@ -164,7 +164,7 @@ impl World {
         self.check_levels(side, number)
     }
 
-    /// Checks that transfers have reached the state that is reported.
+    /// Checks that transfers have reached the level that the session reports.
     pub(super) fn check_levels(&mut self, side: usize, number: usize) -> Result<(), String> {
         let peer = &self.places[1 - side];
         let channel = &self.places[side].channels[number];
@@ -199,7 +199,7 @@ impl World {
         let Some(session) = &mut channel.session else {
             return Ok(());
         };
-        // A late one: others have been sent most of the time.
+        // Takes the latest transfer, because most of the others have been sent.
         let Some(token) = channel.tokens.pop() else {
             return Ok(());
         };
@@ -214,7 +214,7 @@ impl World {
         Ok(())
     }
 
-    /// A look with a deadline.
+    /// Makes a wait with a deadline and checks its outcome.
     pub(super) fn wait(&mut self, side: usize, number: usize) -> Result<(), String> {
         self.check_levels(side, number)?;
         let now = self.now;
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// A program sleeps until a transfer arrives, or until its last one is taken.
+    /// Makes a program sleep until a transfer arrives, or until one of its own transfers is taken.
     pub(super) fn sleep(&mut self, side: usize, number: usize) -> Result<(), String> {
         let receives = self.rng.one_in(2);
         let Channel {
@@ -291,7 +291,7 @@ impl World {
         self.failed(side, number, fault)
     }
 
-    /// Somebody was woken on a channel.
+    /// Makes a woken program poll its channel again.
     pub(super) fn look_again(&mut self, side: usize, number: usize) -> Result<(), String> {
         let channel = &mut self.places[side].channels[number];
         channel.receives = false;
