@@ -1,17 +1,16 @@
-//! Worlds of RDMA verbs: programs with connected queue pairs between each two, on the rules of
-//! `verbs-core` and nothing else of the project.
+//! Worlds of RDMA verbs: programs with connected queue pairs between each two, built on
+//! `verbs-core` without any other part of the project.
 //!
 //! Programs post sends, writes, reads and atomics of all lengths, with good and bad keys, and
-//! receives, on reliable, unreliable and extended reliable connections; they bind memory windows
-//! and take them back (`windows`), and send datagrams (`datagrams`), to groups of all programs too
-//! (`relay`); they drain queues, fail, begin
-//! anew, leave and are killed between any two stores. What they store is under way for some time
-//! (`net`).
+//! receives, on reliable, unreliable and extended reliable connections. They bind memory windows
+//! and take them back (`windows`). They send datagrams (`datagrams`), also to groups of all
+//! programs (`relay`). They drain queues, fail, start again, leave and are killed between any two
+//! stores. Their stores are on their way for some time (`net`).
 //!
-//! The checks: every request completes once and in order, with a result that what was done
-//! allows; a message arrives once, in order, with its bytes, and behind the data that was written
-//! before it; what has completed has arrived; memory that no peer may write stays as it was; a peer
-//! that sends anything costs itself the lane, and others nothing; in the end no object and no
+//! The checks: every request completes once and in order, with a result that the operations so far
+//! allow. A message arrives once, in order, with its bytes, and after the data that was written
+//! before it. What has completed has arrived. Memory that no peer may write keeps its content. A
+//! peer that sends anything loses its own lane and harms no other. At the end no object and no
 //! window is left.
 
 mod datagrams;
@@ -41,19 +40,19 @@ use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// The filling of memory that nobody may write.
+/// The content of memory that no peer may write.
 const CANARY: u8 = 0xa5;
-/// Pairs of queue pairs of a world at a time.
+/// Most pairs of queue pairs in a world at a time.
 const PAIRS: usize = 4;
-/// Requests in each queue.
+/// Capacity of each queue in requests.
 const QUEUE: u32 = 12;
 
-/// A mistake planted in the memory or in the programs.
+/// A bug planted in the memory or in the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Bytes of a lane overtake stores into windows.
     StoresOvertaken,
-    /// A window that was withdrawn stays.
+    /// A withdrawn window stays.
     WindowsStay,
 }
 
@@ -64,34 +63,35 @@ pub struct VerbsReport {
     pub steps: u64,
     /// The faults that the simulator caused.
     pub faults: Faults,
-    /// Sends that succeeded.
+    /// Number of sends that succeeded.
     pub sent: u64,
-    /// Messages that arrived.
+    /// Number of messages that arrived.
     pub received: u64,
-    /// Requests that were flushed.
+    /// Number of requests that were flushed.
     pub flushed: u64,
-    /// Requests that failed for another reason.
+    /// Number of requests that failed for another reason.
     pub failed: u64,
-    /// Queue pairs that were made.
+    /// Number of pairs of queue pairs that were made.
     pub pairs: u64,
-    /// Lanes that were ended because the peer broke the protocol, or that were over for others.
+    /// Number of ends of lanes that ended, because the peer broke the protocol or for another
+    /// reason.
     pub lanes: u64,
-    /// Datagrams that were handed over, that arrived, and that failed.
+    /// Number of datagrams sent.
     pub letters: u64,
-    /// See above.
+    /// Number of datagrams that arrived.
     pub letters_received: u64,
-    /// See above.
+    /// Number of datagrams that failed.
     pub letters_failed: u64,
-    /// Datagrams for a group that arrived at another program.
+    /// Number of arrivals of datagrams for a group at another program.
     pub letters_relayed: u64,
-    /// Changes of memory windows.
+    /// Number of changes of memory windows.
     pub windows: u64,
-    /// Stores of the first program: steps at which it can be killed.
+    /// Number of stores of the first program, at each of which it can be killed.
     pub stores: u64,
 }
 
 impl VerbsReport {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &VerbsReport) {
         self.steps += other.steps;
         self.faults.add(&other.faults);
@@ -109,16 +109,16 @@ impl VerbsReport {
     }
 }
 
-/// Events of a world beside the usual ones.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerbsSettings {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// A planted mistake.
+    /// A planted bug, if any.
     pub bug: Option<Bug>,
-    /// The first program dies after this number of stores; no other one dies.
+    /// The number of stores after which the first program dies. No other program dies.
     pub kill: Option<u64>,
-    /// The last program sends and stores anything.
+    /// Whether the last program sends and stores anything.
     pub is_hostile: bool,
 }
 
@@ -128,7 +128,8 @@ struct World {
     net: Rc<RefCell<Net>>,
     programs: Vec<Option<Program>>,
     pairs: Vec<Pair>,
-    /// Datagrams that may arrive, and the lanes for them alone, with the programs at their ends.
+    /// Datagrams that may arrive, and the lanes that are for datagrams only, with the programs at
+    /// their ends.
     letters: Vec<Letter>,
     mail_links: Vec<(usize, [usize; 2])>,
     relay: Relay,
@@ -142,8 +143,7 @@ struct World {
 
 /// Plays a world.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn run(seed: u64, settings: VerbsSettings) -> Result<VerbsReport, Failure> {
     let world = match settings.is_hostile {
         true => "verbs, hostile",
@@ -155,10 +155,10 @@ pub fn run(seed: u64, settings: VerbsSettings) -> Result<VerbsReport, Failure> {
     })
 }
 
-/// Plays a small world again and again: at each store of the first program it is killed.
+/// Plays a small world again and again. Each time the first program is killed at another of its
+/// stores.
 ///
-/// # Errors
-/// The first rule that was broken.
+/// # Errors The first rule that was broken.
 pub fn sweep(seed: u64, steps: u64, mut count: impl FnMut(&VerbsReport)) -> Result<(), Failure> {
     let settings = |kill| VerbsSettings {
         steps,
@@ -228,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// The program that keeps to no rules.
+    /// Returns the program that breaks the rules, if there is one.
     fn hostile(&self) -> Option<usize> {
         self.settings.is_hostile.then(|| self.programs.len() - 1)
     }
@@ -302,7 +302,7 @@ impl World {
 
     // ---- Programs ----
 
-    /// A program is dead: nothing of it acts any more.
+    /// Removes a program that is dead.
     fn bury(&mut self, program: usize) {
         self.trace.note(|| format!("program {program} is dead"));
         self.programs[program] = None;
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// A program leaves a lane in order.
+    /// Makes a program leave a lane in an orderly way.
     fn say_bye(&mut self, at: usize, side: usize) -> Result<(), String> {
         let link = self.pairs[at].link;
         for pair in &mut self.pairs {
@@ -331,7 +331,7 @@ impl World {
         self.report.faults.note(Fault::NodeLeft);
         let lane = lane(link, side);
         if program.context.say_bye(lane).is_err() {
-            // It is over already.
+            // The lane is over already.
             return Ok(());
         }
         self.progress(number)?;
@@ -370,7 +370,7 @@ impl World {
 
     // ---- Moving on ----
 
-    /// Takes what has arrived by the short way alone.
+    /// Takes the messages that have arrived, by the short way only.
     fn take_messages(&mut self, number: usize) -> Result<(), String> {
         if let Some(program) = &mut self.programs[number] {
             program.context.take_messages(&mut program.port);
@@ -385,7 +385,7 @@ impl World {
         self.events(number)
     }
 
-    /// Takes a program's events.
+    /// Handles the events of a program.
     fn events(&mut self, number: usize) -> Result<(), String> {
         while let Some(program) = &mut self.programs[number] {
             let Some(event) = program.context.next_event() else {
@@ -403,7 +403,7 @@ impl World {
         Ok(())
     }
 
-    /// A lane is over at one end.
+    /// Handles the end of a lane at one side.
     fn over(&mut self, over: LaneId) {
         self.net.borrow_mut().close(over);
         let is_over = |link: usize| (0..2).any(|side| lane(link, side) == over);

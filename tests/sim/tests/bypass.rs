@@ -1,4 +1,4 @@
-//! Random worlds in which programs work on rings themselves.
+//! Random worlds in which programs work directly on rings.
 
 use sim::bypass::{Bug, BypassReport, run};
 use sim::faults::Fault;
@@ -20,8 +20,8 @@ fn programs_and_engine_share_rings() {
     assert!(sum.copies > 2000);
 }
 
-/// Each planted bug must be noticed by at least a quarter of a few seeds: another program at the
-/// same end often makes good what one does wrong.
+/// Each planted bug must be noticed with at least a quarter of a few seeds: another program at the
+/// same end often makes up for what one does wrong.
 #[test]
 fn planted_bugs_are_found() {
     for bug in [

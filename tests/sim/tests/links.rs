@@ -1,5 +1,5 @@
-//! A link, seen from one side: greeting, node management, leaving, and the effects of a peer that
-//! breaks the rules or stops answering.
+//! A link as seen from one side: greeting, node management, leaving, and the effects of a peer
+//! that breaks the rules or stops answering.
 
 use scif_abi::limits::{MAX_UNANSWERED, PAGE_BYTES};
 use scif_abi::message::NodeMessage as Say;
@@ -48,7 +48,7 @@ fn unknown_messages_are_ignored() {
 
 #[test]
 fn node_management() {
-    // A card asked by its host.
+    // A card gets the request from its host.
     let mut card = Talk::online(US);
     card.tell(0, 0, Say::NodeAdd);
     assert_eq!(card.heard(), [Say::NodeAddNack]);
@@ -64,7 +64,7 @@ fn node_management() {
         },
     );
     assert_eq!(card.heard(), []);
-    // A host asked by its card.
+    // A host gets the request from its card.
     let mut host = Talk::online(0);
     host.tell(
         0,
@@ -106,7 +106,8 @@ fn a_peer_that_leaves_is_answered_and_not_touched_again() {
     assert_eq!(talk.engine.stats().pages, 0);
 }
 
-/// It has heard our INIT and may use our memory already, though its own is still on its way.
+/// The peer has received our INIT and may use our memory already, though its own INIT is still on
+/// its way.
 #[test]
 fn a_node_that_is_being_greeted_hears_that_we_leave() {
     let mut talk = Talk::new(US);
@@ -205,7 +206,7 @@ fn impossible_indices_cost_the_link() {
 #[test]
 fn a_full_ring_is_waited_for_and_a_dead_one_given_up() {
     let mut talk = Talk::online(US);
-    // 93 messages fit into the peer's ring; it reads none.
+    // The peer's ring takes 93 messages, and the peer reads none.
     for connector in 0..200 {
         talk.peer.say(
             1089,
@@ -253,7 +254,7 @@ fn a_full_ring_is_waited_for_and_a_dead_one_given_up() {
 
 #[test]
 fn a_peer_that_never_answers_a_close_gets_no_more_connections() {
-    // Two pages for each connection, and some.
+    // Two pages for each connection, and some more.
     let pages = 2 * MAX_UNANSWERED + 100;
     let mut talk = Talk::on(Fabric::with_bytes(2, pages * PAGE_BYTES), US).greet();
     let listener = talk.engine.open(OWNER).unwrap();
@@ -279,7 +280,7 @@ fn a_peer_that_never_answers_a_close_gets_no_more_connections() {
     };
     assert_eq!(error, Error::NoMemory);
     assert_eq!(accepted, MAX_UNANSWERED as u64);
-    // The node itself is not concerned, and the link's end gives everything back.
+    // The rest of the node is not affected, and everything is free after the end of the link.
     talk.engine.close(&mut talk.memory, listener);
     talk.engine.link_down(&mut talk.memory, PEER);
     assert_eq!(talk.engine.stats().pages, 0);

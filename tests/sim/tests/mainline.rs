@@ -1,5 +1,5 @@
 //! Exchanges with a peer of the base protocol, message by message: messages that the mainline
-//! driver sends, those it must get, and those it must never get.
+//! driver sends, those it must receive, and those it must never receive.
 
 use std::task::Poll;
 
@@ -87,7 +87,7 @@ fn a_mainline_node_connects_to_us() {
     );
     talk.events();
 
-    // It sends: bytes into our ring, the index, CLIENT_SENT.
+    // The peer sends: bytes into our ring, the index, CLIENT_SENT.
     talk.peer.scribble(ours + 4096, b"hello");
     talk.peer
         .scribble(ours + LOCAL_WRITE_OFFSET, &5u32.to_le_bytes());
@@ -114,7 +114,7 @@ fn a_mainline_node_connects_to_us() {
     talk.peer.memory.read(peer_local + 4096, &mut bytes);
     assert_eq!(&bytes, b"world");
 
-    // It closes; the acknowledgement echoes both ids.
+    // The peer closes; the acknowledgement echoes both ids.
     talk.tell(
         1089,
         130,
@@ -138,7 +138,7 @@ fn a_mainline_node_connects_to_us() {
     assert_eq!(talk.engine.stats().connections, 0);
 }
 
-/// DISCNCT is answered whether there is such a connection or not, so it works as a probe.
+/// DISCNCT is answered whether or not there is such a connection, so it works as a probe.
 #[test]
 fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     let question = Say::Disconnect {
@@ -155,7 +155,7 @@ fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     talk.heard();
     let first = talk.engine.probe_peer(&mut talk.memory, PEER);
     assert_eq!(talk.heard(), [question]);
-    // It has said INIT, and nothing since.
+    // The peer has sent INIT, and nothing since.
     assert_eq!(first, Some(1));
     assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), first);
     assert_eq!(talk.heard(), [question]);
@@ -219,9 +219,9 @@ fn we_connect_to_a_mainline_node() {
             stored: 0
         }]
     );
-    // The pages are kept until the peer has promised not to write to them.
+    // The pages stay until the peer has promised not to write to them.
     assert_eq!(talk.engine.stats().connections_closing, 1);
-    // Both closed at once: answered, and still our own answer is awaited.
+    // Both sides close at once: the peer's DISCNCT is answered, and our own is still unanswered.
     talk.tell(
         201,
         1088,
@@ -288,7 +288,7 @@ fn refusals_and_bad_grants() {
         assert_eq!(talk.engine.connect_result(id), Poll::Ready(Err(error)));
         assert_eq!(talk.engine.stats().connections, 0);
     }
-    // Nobody listens.
+    // No program listens.
     talk.tell(
         1089,
         130,
@@ -298,7 +298,7 @@ fn refusals_and_bad_grants() {
         },
     );
     assert_eq!(talk.heard(), [Say::ConnectReject { connector: 5 }]);
-    // A grant nobody asked for.
+    // A grant without a request.
     talk.tell(
         201,
         1088,
@@ -326,7 +326,7 @@ fn a_peer_without_extensions_hears_no_extension() {
     talk.engine.connect_cancel(id);
     assert_eq!(talk.heard(), []);
     assert_eq!(talk.engine.stats().connections_closing, 1);
-    // Its accept comes much later.
+    // The peer's accept comes much later.
     let (_, queue_pair) = talk.peer.make_queue_pair(|_| {}).unwrap();
     talk.tell(
         201,

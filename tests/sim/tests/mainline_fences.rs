@@ -1,4 +1,4 @@
-//! Fences with a peer of the base protocol, asked for by either side.
+//! Fences with a peer of the base protocol, requested by either side.
 
 mod pair;
 
@@ -25,7 +25,7 @@ fn a_mainline_node_uses_fences() {
     else {
         panic!("heard {heard:?}");
     };
-    // It marks remote marks in bit 31 and extends the sign.
+    // The peer marks remote marks in bit 31 and extends the sign.
     let waits = [mark | 0xffff_ffff_8000_0000, 0x4000_0000];
     pair.tell(Say::Wait {
         peer,
@@ -131,7 +131,8 @@ fn we_use_fences_of_a_mainline_node() {
     pair.tell(Say::WaitAck { requester, waiter });
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
 
-    // By the documents, "local" and "remote" are the caller's; on the wire they are the executor's.
+    // In the documents, "local" and "remote" are the caller's view; on the wire they are the
+    // executor's.
     let signal = Signal {
         local_offset: 8,
         local_value: 1,

@@ -38,8 +38,8 @@ fn connected() -> (Mainline, EndpointId, u64) {
     (mainline, ours, theirs)
 }
 
-/// A blocking write of [`TOTAL`] bytes, as the daemon makes it, to a program that reads at most
-/// `piece` bytes at a time, each in this number of nanoseconds.
+/// Makes a blocking write of [`TOTAL`] bytes, as the daemon does, to a program that reads at most
+/// `piece` bytes at a time, every `read_ns` nanoseconds.
 fn stream(piece: u32, read_ns: u64) -> Cost {
     let (mut mainline, ours, theirs) = connected();
     let data: Vec<u8> = (0..TOTAL).map(|at| (at * 7 % 251) as u8).collect();
@@ -65,8 +65,8 @@ fn stream(piece: u32, read_ns: u64) -> Cost {
     }
 }
 
-/// However small the pieces are that it reads, each message and doorbell to it stands for half of
-/// its ring.
+/// However small the pieces are that the node reads, each message and doorbell to it stands for
+/// half of its ring.
 #[test]
 fn each_doorbell_to_a_mainline_node_is_worth_half_a_ring() {
     for piece in [4095, 3000, 1024, 256, 64, 1] {
@@ -80,14 +80,14 @@ fn each_doorbell_to_a_mainline_node_is_worth_half_a_ring() {
     }
 }
 
-/// A writer that waits goes on when the index shows room, before any notification.
+/// A writer that waits continues when the index shows room, before any notification.
 #[test]
 fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     let (mut mainline, ours, theirs) = connected();
     let Talk { engine, memory, .. } = &mut mainline.talk;
     assert_eq!(engine.send(memory, ours, &[1; 5000]), Ok(4095));
     mainline.turn();
-    // Nobody waits yet: nothing is looked for.
+    // No program waits yet, so nothing is polled.
     let Talk { engine, memory, .. } = &mut mainline.talk;
     engine.start_polling();
     assert_eq!(engine.send(memory, ours, &[1; 905]), Ok(0));
@@ -104,7 +104,7 @@ fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     assert_eq!(std::mem::take(&mut mainline.changed), [ours]);
     let Talk { engine, memory, .. } = &mut mainline.talk;
     assert_eq!(engine.send(memory, ours, &[1; 905]), Ok(905));
-    // The number it tells now is old.
+    // The notification that comes now is late.
     mainline.tell_read(theirs);
     mainline.turn();
     assert_eq!(mainline.traffic.sent, 2);

@@ -1,4 +1,4 @@
-//! A mainline node over time: it gives connects up, does not read, or disappears without EXIT. It
+//! A mainline node over time: it gives up connects, does not read, or disappears without EXIT. It
 //! frees its memory without a message, so no message or store may reach that memory late.
 
 use std::task::Poll;
@@ -35,7 +35,7 @@ fn accept(mainline: &mut Mainline, listener: EndpointId) -> Result<EndpointId, E
     engine.accept_start(memory, listener, OWNER)
 }
 
-/// A connection it has made.
+/// Makes a connection from the mainline node.
 fn connected(mainline: &mut Mainline) -> (EndpointId, u64) {
     let listener = listen(mainline, 1);
     let theirs = mainline.connect(PORT);
@@ -66,14 +66,14 @@ fn a_request_is_void_long_before_its_connector_gives_up() {
     assert!(!is_readable(&mut mainline, listener));
     assert_eq!(mainline.talk.engine.next_deadline(), None);
     assert_eq!(accept(&mut mainline, listener), Err(Error::WouldBlock));
-    // Its place in the backlog is free: the next request is heard, and accepted.
+    // Its place in the backlog is free: the next request is received and accepted.
     let second = mainline.connect(PORT);
     mainline.turn();
     let accepted = accept(&mut mainline, listener).unwrap();
     mainline.turn();
     assert_eq!(mainline.stage(second), Some(Stage::Connected));
     assert!(mainline.talk.engine.accept_finish(accepted).is_ready());
-    // The first one's connector has heard nothing, and frees it.
+    // The first request's connector has received nothing, and frees its endpoint.
     assert!(matches!(mainline.stage(first), Some(Stage::Connecting(_))));
     mainline.pass(CONNECT_NS);
     mainline.turn();
@@ -85,7 +85,7 @@ fn a_request_is_void_long_before_its_connector_gives_up() {
     assert_eq!((stats.void_requests, stats.refused), (1, 0));
 }
 
-/// The ring was not polled for a while: the request may be as old as that.
+/// The ring was not polled for a while, so the request may be that old.
 #[test]
 fn a_request_that_is_seen_late_is_answered_by_nobody() {
     for listens in [true, false] {
@@ -101,7 +101,7 @@ fn a_request_that_is_seen_late_is_answered_by_nobody() {
         mainline.pass(CONNECT_NS);
         mainline.turn();
     }
-    // A node that has looked meanwhile knows that it is younger.
+    // A node that has polled meanwhile knows that the request is younger.
     let mut mainline = Mainline::new();
     mainline.pass(BASE_REQUEST_NS);
     mainline.turn();
@@ -112,7 +112,7 @@ fn a_request_that_is_seen_late_is_answered_by_nobody() {
     assert_eq!(mainline.talk.engine.stats().refused, 1);
 }
 
-/// A listener that closes refuses what can still be refused.
+/// A listener that closes refuses the requests that can still be refused.
 #[test]
 fn a_listener_that_closes_is_silent_about_what_is_void() {
     for (age, stage) in [
@@ -146,7 +146,7 @@ fn requests_end_each_at_its_own_time() {
     let accepted = accept(&mut mainline, listener).unwrap();
     mainline.turn();
     assert!(mainline.talk.engine.accept_finish(accepted).is_ready());
-    // Each counts from the look before the one at which it was there.
+    // Each counts from the poll before the one that found it.
     mainline.pass(BASE_REQUEST_NS - 3 * SECOND_NS - 1);
     mainline.turn();
     assert_eq!(mainline.talk.engine.stats().void_requests, 1);
@@ -164,7 +164,7 @@ fn requests_end_each_at_its_own_time() {
     );
 }
 
-/// Its driver does not run for a while: what we have to say waits, in its order, and arrives.
+/// The mainline driver does not run for a while: our messages wait in order, and arrive.
 #[test]
 fn a_full_ring_loses_nothing_and_stuck_for_long_costs_the_link() {
     let mut mainline = Mainline::new();
@@ -190,7 +190,7 @@ fn a_full_ring_loses_nothing_and_stuck_for_long_costs_the_link() {
     mainline.turn();
     mainline.pass(NODE_RING_STALL_NS / 2);
     mainline.turn();
-    // It reads a ring full, and we go on where we were.
+    // It reads all messages of a full ring, and we continue.
     let heard = mainline.talk.peer.receive();
     assert_eq!(heard.len(), 4095 / 44);
     mainline.turn();
@@ -220,8 +220,8 @@ fn a_full_ring_loses_nothing_and_stuck_for_long_costs_the_link() {
     assert_eq!(engine.state(listener), Some(EndpointState::Listening));
 }
 
-/// Its driver takes a message now and then: the ring stays full, and gets on. What it has freed
-/// when its turn comes is not named any more, and the link stays.
+/// The mainline driver takes a message now and then, so the ring stays full but moves. No message
+/// names what the driver has freed by then, and the link stays.
 #[test]
 fn an_answer_that_waits_for_room_too_long_is_not_said() {
     // How long the request waits, and the messages that its acceptor gets.
@@ -239,7 +239,8 @@ fn an_answer_that_waits_for_room_too_long_is_not_said() {
         mainline.turn();
         mainline.pass(waits);
         mainline.turn();
-        // A full ring, and enough waiting messages that the answer is sent after 30 seconds.
+        // A full ring, and so many waiting messages that the answer would be sent after 30
+        // seconds.
         let Talk { engine, memory, .. } = &mut mainline.talk;
         for _ in 0..4095 / 44 + 15 {
             let id = engine.open(OWNER).unwrap();
@@ -276,8 +277,8 @@ fn an_answer_that_waits_for_room_too_long_is_not_said() {
     }
 }
 
-/// Its machine is gone without EXIT or DISCNCT: nothing is stored there any more, and everything
-/// that waits for it ends.
+/// The mainline machine is gone without EXIT or DISCNCT: nothing is stored there any more, and
+/// everything that waits for it ends.
 #[test]
 fn a_node_that_leaves_without_a_word_leaves_nothing_behind() {
     let mut mainline = Mainline::new();
@@ -294,7 +295,7 @@ fn a_node_that_leaves_without_a_word_leaves_nothing_behind() {
     engine
         .connect(memory, waiting, to, ConnectMode::Blocking)
         .unwrap();
-    // Its memory is somebody else's from now on.
+    // From now on its memory may belong to another node.
     mainline.vanish();
     let Talk { engine, memory, .. } = &mut mainline.talk;
     engine.link_failed(THEM, DownReason::Silent);
@@ -324,7 +325,7 @@ fn a_node_that_leaves_without_a_word_leaves_nothing_behind() {
     assert_eq!(mainline.talk.fabric.borrow().fault, None);
 }
 
-/// Every message before DISCNT_ACK is safe: it closes while we still have many to send.
+/// Every message before DISCNT_ACK is safe: the node closes while we still have many to send.
 #[test]
 fn a_node_that_closes_hears_nothing_of_the_connection_afterwards() {
     let mut mainline = Mainline::new();

@@ -1,5 +1,5 @@
 //! Windows with a peer of the base protocol: what the mainline driver sends, stores and leaves
-//! undefined, and what it must get.
+//! undefined, and what it must receive.
 
 mod pair;
 
@@ -20,7 +20,7 @@ fn a_mainline_node_registers_windows_with_us() {
     let owner_window = 0xffff_8800_0000_1000;
     let user_window = pair.register_theirs(&pages, 0x10_0000, owner_window);
 
-    // A transfer from it: the end of the first page and the start of the second.
+    // A read from it: the end of the first page and the start of the second.
     let buffer = pair.pin(US, 1);
     let rma = Rma {
         direction: Direction::Read,
@@ -53,7 +53,7 @@ fn a_mainline_node_registers_windows_with_us() {
     pair.talk.memory.read(buffer[0] + 5, &mut bytes);
     assert_eq!(bytes, [1, 1, 1, 2, 2, 2, 2]);
 
-    // While it is mapped it is in use; the last munmap ends that.
+    // A mapped window is in use until the last munmap.
     let engine = &mut pair.talk.engine;
     let mapped = engine.map(pair.endpoint, 0x10_0000, PAGE, 1).unwrap();
     let bus = pair.talk.peer.memory.export(US, pages[0]);
@@ -74,7 +74,7 @@ fn a_mainline_node_registers_windows_with_us() {
     engine.unmap(mapped.window, 1);
     assert_eq!(pair.heard(), [Say::Munmap { owner_window }]);
 
-    // One that nobody uses goes at once, and so does one that nobody knows.
+    // A window that is not in use ends at once, and so does one that does not exist.
     let user_window = pair.register_theirs(&pages, 0x10_0000, owner_window);
     for owner in [THEIRS, 0] {
         pair.tell(Say::Unregister {
@@ -111,7 +111,7 @@ fn a_mainline_node_thinks_better_of_it() {
     });
     assert_eq!(pair.heard(), []);
     assert_eq!(pair.talk.engine.stats().pages, before);
-    // More than anybody has.
+    // More pages than there are.
     pair.tell(Say::AllocRequest {
         peer: 0,
         pages: 1 << 31,
@@ -139,7 +139,7 @@ fn we_register_windows_with_a_mainline_node() {
     };
     assert_eq!(pair.heard(), [asked]);
     assert_eq!(pair.finish(ticket), None);
-    // Still mapped there: unregister has returned, the pages stay.
+    // The window is still mapped by the peer: unregister has returned, but the pages stay.
     pair.tell(Say::UnregisterNack {
         owner: pair.ours,
         owner_window,
@@ -151,7 +151,7 @@ fn we_register_windows_with_a_mainline_node() {
     pair.tell(Say::Munmap { owner_window });
     assert!(pair.talk.events().contains(&Event::Unpin(PinId(1))));
 
-    // The same place again, and not in use this time.
+    // The same place again; this time it is not in use.
     let (_, owner_window) = pair.register_ours(&pages, 2, 0x20_0000);
     let ticket = unregister(&mut pair);
     pair.heard();
@@ -187,7 +187,7 @@ fn long_page_lists_take_several_tables() {
         pair.talk.peer.memory.write(*page + 8, &number);
     }
     pair.register_theirs(&theirs, 0, 0xffff_8800_0000_1000);
-    // All of it, through both lists.
+    // Reads all of it, through both lists.
     let rma = Rma {
         direction: Direction::Read,
         local: Local::Window(0),

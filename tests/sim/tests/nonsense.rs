@@ -1,4 +1,4 @@
-//! Calls on registered memory with extreme arguments: each is refused with a documented error, and
+//! Calls on registered memory with extreme arguments: each fails with a documented error, and
 //! changes nothing.
 
 use scif_abi::{Error, PortId};
@@ -55,7 +55,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A connection of a node with itself, with one window of two pages at each end.
+    /// Connects a node with itself, with one window of two pages at each end.
     fn new() -> Fixture {
         let fabric = Fabric::new(1);
         let mut memory = NodeMemory::new(&fabric, 0);
@@ -111,7 +111,7 @@ impl Fixture {
         while self.engine.next_event(memory).is_some() {}
     }
 
-    /// The state that must be the same after every refused call.
+    /// Returns the state that every failed call must leave unchanged.
     fn trace(&self) -> [u64; 7] {
         let stats = self.engine.stats();
         [
@@ -161,7 +161,7 @@ fn offsets_and_lengths_from_the_edges() {
             fixture.refuse(&format!("get_pages {what}"), |engine, _, end, _| {
                 engine.get_pages(end, offset, length)
             });
-            // One byte at 1, or 4095 at 1, is in the window; those are other tests' matter.
+            // One byte at 1, or 4095 at 1, is in the window; other tests make such calls.
             let is_inside = offset > 0 && offset < 8192 && length <= 4097 && length > 0;
             for direction in [Direction::Read, Direction::Write] {
                 if is_inside {

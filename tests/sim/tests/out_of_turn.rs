@@ -21,7 +21,7 @@ const BYTES: usize = 8 << 20;
 
 #[test]
 fn a_window_that_is_given_up_is_not_announced() {
-    // Its caller has gone, or its endpoint, while the peer made the structure.
+    // The caller or its endpoint is gone before the peer has made the structure.
     for is_closed in [false, true] {
         let mut pair = Pair::new(BYTES);
         let page = pair.pin(US, 1)[0];
@@ -109,7 +109,7 @@ fn only_the_other_end_closes_a_connection() {
             peer,
             stored: 0,
         });
-        // The closer waits for it in any case.
+        // The closer waits for the acknowledgement in any case.
         assert_eq!(
             pair.heard(),
             [Say::DisconnectAck {
@@ -122,7 +122,7 @@ fn only_the_other_end_closes_a_connection() {
     }
 }
 
-/// A request of the peer is granted: the endpoint, its listener and the acceptor's id.
+/// Grants a request of the peer. Returns the endpoint, its listener and the acceptor's id.
 fn granted(pair: &mut Pair) -> (EndpointId, EndpointId, u64) {
     let Talk {
         engine,
@@ -167,7 +167,7 @@ fn a_grant_that_is_refused_leaves_nothing() {
 }
 
 /// The peer may store into its half of the connection as long as it has not answered, so the pages
-/// can only be given back with the link.
+/// cannot be free before the end of the link.
 #[test]
 fn a_grant_that_is_never_answered_costs_the_link() {
     let mut pair = Pair::new(BYTES);
@@ -185,7 +185,7 @@ fn a_grant_that_is_never_answered_costs_the_link() {
     assert_eq!(engine.stats().connections, 1, "that of our own endpoint");
 }
 
-/// A copy of a page that nobody makes until the next `Pair::heard`.
+/// A copy of a page, which is not made until the next `Pair::heard`.
 fn copy() -> Rma {
     Rma {
         direction: Direction::Write,
@@ -219,7 +219,7 @@ fn what_a_peer_waits_for_is_limited() {
         pair.tell(Say::Wait { peer, waiter, mark });
     }
     assert_eq!(pair.talk.heard(), []);
-    // Waits and stores count together.
+    // Waits and signals count together.
     let (requester, waiter) = (THEIRS, 7);
     pair.tell(Say::Wait { peer, waiter, mark });
     assert_eq!(pair.talk.heard(), [Say::WaitNack { requester, waiter }]);
@@ -240,7 +240,7 @@ fn what_a_peer_waits_for_is_limited() {
         pair.tell(body);
         assert_eq!(pair.talk.heard(), [Say::SignalNack { requester, waiter }]);
     }
-    // Those that were taken are answered when the copy is made, as the ring has room.
+    // The accepted ones are answered after the copy, as the ring has room.
     let mut answers = 0;
     loop {
         let heard = pair.heard();
@@ -270,7 +270,7 @@ fn what_an_endpoint_has_queued_is_limited() {
     let more = engine.rma(pair.endpoint, copy());
     assert_eq!(more, Err(Error::NoMemory));
     assert_eq!(engine.stats().jobs, MAX_JOBS);
-    // Neither does the peer get a store of its in.
+    // The peer's signals are not accepted either.
     let (requester, waiter) = (THEIRS, 7);
     pair.tell(Say::SignalLocal {
         peer: pair.ours,
@@ -281,8 +281,8 @@ fn what_an_endpoint_has_queued_is_limited() {
     assert_eq!(pair.talk.heard(), [Say::SignalNack { requester, waiter }]);
 }
 
-/// A peer of the base protocol rings for each message once: what was left in the ring because the
-/// peer does not read its own is taken later all the same.
+/// A peer of the base protocol rings once for each message. What stays in the ring because the
+/// peer does not read its own is nevertheless taken later.
 #[test]
 fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
     const AT_ONCE: usize = 80;
@@ -291,7 +291,7 @@ fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
         connector: 0x9000,
         queue_pair: 0x4000_0000,
     };
-    // Nobody listens there, so each is refused.
+    // No program listens there, so each request is refused.
     let (from, to) = (PortId::new(PEER, 201), PortId::new(US, 301));
     let request = Message::new(from, to, request);
     let before = pair.talk.engine.stats().messages_received;
@@ -312,7 +312,7 @@ fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
             break;
         }
     }
-    // It reads, and each request has an answer.
+    // The peer reads, and each request has an answer.
     let mut heard = 0;
     for now in 1.. {
         let Talk { engine, memory, .. } = &mut pair.talk;
@@ -332,7 +332,7 @@ fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
 fn what_waits_for_a_peer_that_does_not_read_is_limited() {
     let mut pair = Pair::new(BYTES);
     let Talk { engine, memory, .. } = &mut pair.talk;
-    // The ring takes little besides.
+    // The ring has little room besides.
     for count in 0..=MAX_QUEUED_MESSAGES + 100 {
         let Ok(ticket) = engine.fence_mark(pair.endpoint, 2) else {
             assert!(count >= MAX_QUEUED_MESSAGES);
@@ -340,7 +340,7 @@ fn what_waits_for_a_peer_that_does_not_read_is_limited() {
             return;
         };
         engine.abandon(memory, ticket);
-        // A driver's iteration: this is where messages are sent, or wait for room.
+        // One iteration of a driver: here messages are sent, or wait for room.
         while engine.next_event(memory).is_some() {}
     }
     panic!("it may wait for ever");

@@ -1,4 +1,4 @@
-//! Random simulations, a share of what `make sim` does for as long as one likes.
+//! Random simulations: a small part of what `make sim` does for as long as one likes.
 
 use sim::faults::Fault;
 use sim::runner::play_all;
@@ -46,7 +46,7 @@ fn random_schedules_keep_every_rule() {
     assert!(halves.said > 200 && halves.heard > 100 && halves.bytes > 10_000);
 }
 
-/// Each planted bug must be noticed by at least a quarter of a few seeds.
+/// Each planted bug must be noticed with at least a quarter of a few seeds.
 #[test]
 fn planted_bugs_are_found() {
     let mut missed = Vec::new();
@@ -85,7 +85,7 @@ fn planted_bugs_are_found() {
     );
 }
 
-/// All kinds of worlds, as `make sim` plays them: storms and sweeps too.
+/// All kinds of worlds as `make sim` plays them, with storms and sweeps.
 #[test]
 fn every_kind_of_world_is_played() {
     let total = play_all(1000..1012, 2, |_, _| {}, |failure| panic!("{failure}"));
@@ -95,8 +95,8 @@ fn every_kind_of_world_is_played() {
     assert!(total.faults.node_losses() > 50);
 }
 
-/// A node that stores anything anywhere it can reach costs itself its connections and its link, and
-/// nobody else anything.
+/// A node that stores anything anywhere it can reach loses its own connections and its link, and
+/// harms no other node.
 #[test]
 fn a_hostile_peer_harms_nobody_else() {
     let mut sum = sim::hostile::HostileReport::default();

@@ -30,7 +30,7 @@ fn headers_and_data_arrive_and_sleepers_are_woken() {
     }
 }
 
-/// Its program is killed at each store of a connection, at the one end and at the other.
+/// The program is killed at each store of a connection, first at one end and then at the other.
 #[test]
 fn what_a_peer_pushed_before_its_death_arrives_in_order() {
     let mut sum = StReport::default();
@@ -60,8 +60,8 @@ fn a_peer_that_stores_anything_costs_itself_the_connection() {
     }
 }
 
-/// Worlds in which planted mistakes must be noticed, and in how many of them at least: some need a
-/// loss at the right moment.
+/// The number of worlds in which planted bugs must be noticed, and in how many of them at least:
+/// some need a loss at the right moment.
 const PLANTED: u64 = 300;
 const NOTICED: usize = 5;
 
@@ -121,7 +121,7 @@ fn sessions_lose_and_double_nothing() {
 #[test]
 fn a_connection_can_be_cut_at_every_store() {
     let mut sum = SessionReport::default();
-    // In a world of the last sweep, a sleeper's connection is cut at the store of its last look.
+    // In a world of the last sweep, a sleeper's connection is cut at the store of its last poll.
     for (seed, steps) in [(0, 200), (1, 200), (2, 200), (3, 200), (8, 150)] {
         let swept = sessions::sweep(seed, steps, |report| sum.add(report));
         swept.unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,6 +1,6 @@
 //! Every call in every state, from one table; and the rules of single calls.
 //!
-//! The table is that of docs/behaviour.md, which says why each call ends as it does.
+//! The table is that of docs/behaviour.md, which gives the reason for each result.
 
 use std::task::Poll;
 
@@ -100,7 +100,7 @@ impl Node {
         self.engine.poll(&mut *self.memory, id)
     }
 
-    /// A connected pair, the connector first, and its listener.
+    /// Makes a connected pair. Returns the connector, the other end and the listener.
     fn pair(&mut self, mode: ConnectMode) -> (EndpointId, EndpointId, EndpointId) {
         let listener = self.listener(5);
         let active = self.open();
@@ -111,8 +111,8 @@ impl Node {
     }
 }
 
-/// The states of the table. "Pending" and "ended" are non-blocking connects that were not
-/// collected.
+/// The states of the table. `ConnectPending` is a non-blocking connect in progress; "uncollected"
+/// states follow a non-blocking connect whose result was not collected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Unbound,
@@ -140,7 +140,7 @@ const STATES: [State; 10] = [
     State::DisconnectedUncollected,
 ];
 
-/// A node with an endpoint in this state.
+/// Makes a node with an endpoint in this state.
 fn endpoint_in(state: State) -> (Node, EndpointId) {
     let mut node = Node::new();
     let id = match state {
@@ -194,7 +194,7 @@ fn endpoint_in(state: State) -> (Node, EndpointId) {
 /// A call, reduced to success or errno.
 type Call = fn(&mut Node, EndpointId) -> Result<(), Error>;
 
-/// Its name, the call, and its result in each of `STATES`.
+/// The name of a call, the call, and its result in each of `STATES`.
 type Row = (&'static str, Call, [Result<(), Error>; 10]);
 
 const OK: Result<(), Error> = Ok(());
@@ -330,7 +330,7 @@ fn ports_are_protected_taken_and_given_back() {
     assert_eq!(node.engine.bind(user, 1), Err(Error::AccessDenied));
     assert_eq!(node.engine.bind(user, 1023), Err(Error::AccessDenied));
     assert_eq!(node.engine.bind(user, 1024), Ok(1024));
-    // The privilege test comes before that of the state.
+    // The privilege check comes before the check of the state.
     assert_eq!(node.engine.bind(user, 1023), Err(Error::AccessDenied));
     let root = node.open();
     assert_eq!(node.engine.bind(root, 1024), Err(Error::InvalidArgument));
@@ -422,7 +422,7 @@ fn closing_a_listener_refuses_its_queue_and_frees_its_port() {
     node.run_until_idle();
     let refused = Poll::Ready(Err(Error::ConnectionRefused));
     assert_eq!(node.engine.connect_result(waiting), refused);
-    // At once, although a connection it accepted lives on at the same port.
+    // This is possible at once, although a connection that it accepted still uses the port.
     let next = node.listener(1);
     node.connect(waiting, ConnectMode::Blocking).unwrap();
     node.run_until_idle();
@@ -475,7 +475,7 @@ fn a_connector_that_gives_up_does_not_stay_in_the_queue() {
     assert_eq!(node.accept(listener), Err(Error::WouldBlock));
     assert_eq!(node.engine.state(active), Some(EndpointState::Bound));
     assert_eq!(node.engine.stats().connections, 0);
-    // It can connect again.
+    // The endpoint can connect again.
     node.connect(active, ConnectMode::Blocking).unwrap();
     node.run_until_idle();
     node.accept(listener).unwrap();
@@ -560,13 +560,13 @@ fn a_grant_that_nobody_acknowledges_times_out() {
         .engine
         .accept_start(&mut *node.memory, listener, ROOT)
         .unwrap();
-    // The messages are not handled: as if the connector were stuck.
+    // The messages are not handled, as if the connector were stuck.
     node.engine.tick(&mut *node.memory, HANDSHAKE_TIMEOUT_NS);
     assert_eq!(
         node.engine.accept_finish(new),
         Poll::Ready(Err(Error::NoDevice))
     );
-    // The late acknowledgement is answered by a close.
+    // The answer to the late acknowledgement is a close.
     node.run_until_idle();
     assert_eq!(node.engine.state(active), Some(EndpointState::Disconnected));
 }

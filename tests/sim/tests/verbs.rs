@@ -40,7 +40,7 @@ fn every_request_completes_once_and_in_order() {
     }
 }
 
-/// A program is killed at each of its stores.
+/// A program is killed at each of its stores in turn.
 #[test]
 fn survivors_of_a_program_that_dies_at_any_store() {
     let mut sum = VerbsReport::default();

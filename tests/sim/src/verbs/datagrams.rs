@@ -1,9 +1,10 @@
-//! Datagrams of a world of verbs. Each program has two queue pairs for them, which are members of
-//! the same group. They send to the group, to those of any program, to nobody, with good and bad
-//! keys, and by lanes that are made when they are wanted, or not.
+//! The datagrams of a world of verbs. Each program has two queue pairs for them, all members of
+//! one group. Programs send to the group, to the queue pairs of any program, and to a queue pair
+//! that does not exist, with good and bad keys. The lanes are made when a program needs them, or
+//! not at all.
 //!
-//! The checks: every request completes once and in order; what arrives was sent to this receiver
-//! with its key, arrives once and whole, and names its sender.
+//! The checks: every request completes once and in order. A datagram that arrives was sent to this
+//! receiver with its key, arrives once and whole, and names its sender.
 
 use std::collections::VecDeque;
 
@@ -27,23 +28,23 @@ use super::World;
 use super::net::lane;
 use crate::faults::Fault;
 
-/// Numbers of queue pairs for datagrams begin here: those of connected ones are smaller.
+/// The first number of a queue pair for datagrams. Connected queue pairs have smaller numbers.
 const FIRST_NUMBER: u32 = 0xf0_0000;
 /// A number that no queue pair has.
 const NOBODY: u32 = 0xe0_0000;
-/// The key of all of them.
+/// The key of all these queue pairs.
 const QKEY: u32 = 0x1234;
-/// Requests in each queue.
+/// Capacity of each queue in requests.
 const QUEUE: u32 = 8;
-/// The group that all are members of.
+/// The group of all these queue pairs.
 const GROUP: Gid = [0xff; 16];
 
-/// The local identifier of a program's port.
+/// Returns the local identifier of a program's port.
 pub fn lid_of(program: usize) -> u16 {
     lid(program as u16)
 }
 
-/// A datagram that was sent and can arrive.
+/// A datagram that was sent and may arrive.
 pub struct Letter {
     id: u64,
     sender: u32,
@@ -60,7 +61,7 @@ pub struct Letter {
 struct Sent {
     id: u64,
     is_signaled: bool,
-    /// Its local key is bad, or it is too long.
+    /// Whether the local key is bad; `is_long`: whether the datagram is too long.
     has_bad_key: bool,
     is_long: bool,
     slot: u64,
@@ -69,7 +70,7 @@ struct Sent {
 /// A receive that has not completed.
 struct Waiting {
     id: u64,
-    /// Its local key is bad.
+    /// Whether the local key is bad.
     is_bad: bool,
     slot: u64,
 }
@@ -81,14 +82,14 @@ pub struct Mailbox {
     cqs: [Id; 2],
     sends: VecDeque<Sent>,
     receives: VecDeque<Waiting>,
-    /// A send has failed: all behind it are flushed.
+    /// Whether a send has failed, so that all later ones are flushed.
     has_failed: bool,
-    /// A receive has failed: everything is flushed.
+    /// Whether a receive has failed, so that everything is flushed.
     is_over: bool,
 }
 
 impl Mailbox {
-    /// One of a program.
+    /// Makes queue pair `index` of a program, with its completion queues.
     pub fn new(
         context: &mut Context,
         pd: Id,
@@ -145,7 +146,8 @@ impl Mailbox {
         joined.map_err(wrong)
     }
 
-    /// Destroys the queue pair, all of whose requests must have completed that had to.
+    /// Destroys the queue pair, after checking that every request that had to complete has
+    /// completed.
     fn close(&self, context: &mut Context) -> Result<(), String> {
         let is_left = self.is_over && !self.receives.is_empty();
         if is_left || self.sends.iter().any(|send| send.is_signaled) {
@@ -157,7 +159,7 @@ impl Mailbox {
         context.destroy_qp(self.number).map_err(wrong)
     }
 
-    /// Destroys all of it.
+    /// Destroys the queue pair and its completion queues.
     pub fn destroy(&self, context: &mut Context) -> Result<(), String> {
         self.close(context)?;
         for cq in self.cqs {
@@ -169,7 +171,7 @@ impl Mailbox {
 }
 
 impl World {
-    /// One step of the datagrams of a program.
+    /// Runs one step of the datagrams of a program.
     pub(super) fn mail(&mut self, living: &[usize]) -> Result<(), String> {
         let number = living[self.rng.below(living.len() as u64) as usize];
         let index = self.rng.below(2) as usize;
@@ -229,7 +231,7 @@ impl World {
         });
         let mut length = 8 + rng.size(u64::from(MAX_DATAGRAM) - 8);
         let (mut qkey, mut key) = (QKEY, arena.all);
-        // Mistakes, of which the sender comes to know the last two.
+        // Mistakes: the sender learns of the last two.
         match rng.below(60) {
             0..4 => (qkey, to) = (QKEY + 1, Vec::new()),
             4..8 => qkey = OWN_QKEY,
@@ -263,7 +265,7 @@ impl World {
         request.datagram = Datagram { ah, qpn, qkey };
         let number = mailbox.number;
         let posted = program.context.post_send(number, request);
-        // What was posted is sent all the same.
+        // The posted request is sent nevertheless.
         let destroyed = program.context.destroy_ah(ah);
         destroyed.map_err(|error| format!("destroy_ah: {error:?}"))?;
         match posted {
@@ -310,7 +312,8 @@ impl World {
             };
             let id = self.number;
             self.number += 1;
-            // Mistakes: too short for most, or not to be written.
+            // Mistakes: a receive that is too short for most datagrams, or into memory that it may
+            // not write.
             let (mut length, mut key) = (GRH_BYTES as u32 + MAX_DATAGRAM, arena.all);
             match self.rng.below(100) {
                 0..4 => length = GRH_BYTES as u32 + 100,
@@ -345,7 +348,7 @@ impl World {
     /// Takes the completions of a program's datagrams.
     pub(super) fn take_letters(&mut self, own: usize) -> Result<(), String> {
         for index in 0..2 {
-            // A receive that fails flushes the sends, too.
+            // A receive that fails also flushes the sends.
             for queue in [1, 0] {
                 while let Some(program) = &mut self.programs[own] {
                     let cq = program.mailboxes[index].cqs[queue];
@@ -445,7 +448,7 @@ impl World {
                 && program.holds(body, letter.id, 0, letter.length)
         };
         let Some(at) = self.letters.iter().position(is_it) else {
-            // One that keeps to no rules can only speak for itself.
+            // A hostile program may send anything, but only as its own datagram.
             return match hostile == Some(wc.slid) {
                 true => Ok(()),
                 false => Err(format!("{wc:?} of a datagram that was not sent, or twice")),
@@ -460,7 +463,7 @@ impl World {
 
     // ---- Beginning anew ----
 
-    /// A queue pair that has failed goes on, or another one takes its place.
+    /// Restarts a queue pair after a failed send, or replaces it after a failed receive.
     pub(super) fn renew_mailbox(&mut self, own: usize, index: usize) -> Result<(), String> {
         let Some(program) = &mut self.programs[own] else {
             return Ok(());
@@ -502,7 +505,7 @@ impl World {
         }
     }
 
-    /// Whether all sends of datagrams have ended.
+    /// Returns whether all sends of datagrams have ended.
     pub(super) fn mail_is_done(&self) -> bool {
         self.programs.iter().flatten().all(|program| {
             let mut numbers = program.mailboxes.iter().map(|of| of.number);
@@ -515,8 +518,8 @@ impl World {
 
     // ---- Lanes ----
 
-    /// Datagrams of a program want a lane: they get one of any kind, or the answer that there is
-    /// none, or no answer.
+    /// Answers a program whose datagrams need a lane: with a lane of any kind, with the answer
+    /// that there is none, or not at all.
     pub(super) fn find_route(&mut self, own: usize, to: Destination) -> Result<(), String> {
         if self.rng.one_in(16) {
             return Ok(());
@@ -529,7 +532,7 @@ impl World {
         let peer = peer.filter(|peer| self.programs[*peer].is_some() && !self.rng.one_in(16));
         let has_joined = self.relay.link_of(own).is_some();
         let route = match peer {
-            // Without the relay they stay in the program.
+            // Without the relay, datagrams for the group stay in the program.
             Some(_) if is_group && (has_joined || !self.rng.one_in(4)) => self.join_relay(own)?,
             Some(peer) => Some(self.mail_lane(own, peer)?),
             None => None,
@@ -537,14 +540,14 @@ impl World {
         let Some(program) = &mut self.programs[own] else {
             return Ok(());
         };
-        // A lane may have ended already.
+        // The lane may have ended already.
         let _gone = program.context.route(to, route);
         Ok(())
     }
 
     fn mail_lane(&mut self, own: usize, peer: usize) -> Result<LaneId, String> {
         let ends = [own, peer];
-        // One of connections will do.
+        // A lane of connected queue pairs serves as well.
         let pair = self.pairs.iter().find_map(|pair| {
             let programs = [0, 1].map(|side| pair.halves[side].program);
             let side = programs.iter().position(|program| *program == own)?;
@@ -575,7 +578,7 @@ impl World {
     }
 }
 
-/// The members of the group: the queue pairs of these programs.
+/// Returns the members of the group: the queue pairs of these programs.
 fn members(programs: &[usize]) -> Vec<u32> {
     let first = |program: &usize| FIRST_NUMBER + 2 * *program as u32;
     programs

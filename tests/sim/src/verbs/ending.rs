@@ -9,13 +9,13 @@ use super::net::lane;
 use super::oracle::Pair;
 use super::program::Program;
 
-/// Rounds after which everything must have come to rest.
+/// Number of rounds after which everything must have come to rest.
 const MOST_ROUNDS: usize = 3_000;
-/// Nanoseconds of a round: more than most timers of the worlds.
+/// Time of a round in nanoseconds: longer than most timers of the worlds.
 const ROUND_NS: u64 = 100_000_000;
 
 impl World {
-    /// Everything ends: what is posted comes to an end, and nothing is left.
+    /// Ends the world: everything that is posted must end, and nothing may be left.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         self.is_ending = true;
         let mut quiet = 0;
@@ -53,7 +53,7 @@ impl World {
         self.destroy()
     }
 
-    /// A drained queue pair goes on, so that what was posted can end.
+    /// Restarts a drained queue pair, so that its requests can end.
     fn wake(&mut self, at: usize, side: usize) -> Result<(), String> {
         let half = &self.pairs[at].halves[side];
         let Some(program) = &mut self.programs[half.program] else {
@@ -73,7 +73,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether nothing of the sends of a pair is left, or a hostile peer may hold it up.
+    /// Returns whether no sends of a pair are left. A hostile peer may hold them up.
     fn is_done(&self, pair: &Pair) -> bool {
         pair.halves.iter().all(|half| {
             let program = self.programs[half.program].as_ref();
@@ -97,7 +97,7 @@ impl World {
         left
     }
 
-    /// Destroys all objects; nothing may be left.
+    /// Destroys all objects, and checks that nothing is left.
     fn destroy(&mut self) -> Result<(), String> {
         for number in 0..self.programs.len() {
             let Some(program) = &mut self.programs[number] else {

@@ -1,4 +1,4 @@
-//! A program that keeps to no rules: it sends any records on its lanes and to the relay, and stores
+//! A program that breaks the rules: it sends any records on its lanes and to the relay, and stores
 //! anything into the windows that it was given.
 
 use verbs_core::address::{GlobalRoute, MULTICAST_QPN};

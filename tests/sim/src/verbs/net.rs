@@ -1,9 +1,10 @@
-//! The memory of programs and the lanes between them, with stores that are under way for some time.
+//! The memory of programs and the lanes between them, with stores that are on their way for some
+//! time.
 //!
-//! Bytes of a lane's stream arrive in their order. A store into a window may arrive earlier than
-//! what was stored before it, and arrives before any bytes that were sent after it. Reading from
-//! the peer brings the own stores home. A program that dies stops between two stores. The end of a
-//! record may stay with its sender until the lane is flushed, as when a ring is full.
+//! Bytes of a lane's stream arrive in order. A store into a window may overtake earlier stores,
+//! and arrives before any bytes that are sent after it. Reading from the peer makes the reader's
+//! own stores arrive. A program that dies stops between two stores. The end of a record may stay
+//! with its sender until the lane is flushed, as it does when a ring is full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,12 +18,12 @@ use verbs_core::types::Atomic;
 use super::Bug;
 use crate::rng::Rng;
 
-/// Where the memory of each program begins.
+/// The address at which the memory of each program begins.
 pub const BASE: u64 = 0x10_0000;
-/// The number of no program: a part of the system at the end of a lane, which has no memory that
-/// others reach.
+/// The program number of the system's end of a lane. It has no memory that others can reach.
 pub const SYSTEM: usize = usize::MAX;
-/// Bytes that may be on their way on a lane: what the smallest ring of a connection takes.
+/// Most bytes that may be on their way on a lane: what fits into the smallest ring of a
+/// connection.
 const RING: usize = 4095;
 
 enum Store {
@@ -47,45 +48,45 @@ struct Link {
     windows: u64,
 }
 
-/// A program's memory, and its life.
+/// A program's memory, and when the program dies.
 pub struct Memory {
     /// Its bytes.
     pub memory: demo::Memory,
-    /// Windows that there is room for, on all lanes.
+    /// Most windows that the program can have, on all lanes together.
     pub most_windows: usize,
-    /// It has died.
+    /// Whether the program has died.
     pub is_dead: bool,
-    /// Stores that it makes before it dies.
+    /// The number of stores that the program makes before it dies.
     pub left: Option<u64>,
-    /// Stores so far.
+    /// Number of stores so far.
     pub stores: u64,
 }
 
-/// All of it.
+/// The memory of all programs and all lanes.
 pub struct Net {
     /// The programs, by number.
     pub programs: Vec<Memory>,
     links: Vec<Link>,
-    /// The source of numbers that decides which store arrives when.
+    /// The source of randomness for the arrival of stores.
     pub rng: Rng,
-    /// A planted mistake.
+    /// A planted bug, if any.
     pub bug: Option<Bug>,
-    /// A program may claim windows that it does not have.
+    /// Whether a program may name windows that it does not have.
     pub is_hostile: bool,
-    /// A rule that was broken.
+    /// The rule that was broken, if any.
     pub fault: Option<String>,
 }
 
 /// The memory that one program reaches.
 #[derive(Clone)]
 pub struct Port {
-    /// The whole.
+    /// The memory of all programs and all lanes.
     pub net: Rc<RefCell<Net>>,
     /// The program's number.
     pub program: usize,
 }
 
-/// The lane of a side of a link.
+/// Returns the lane of a side of a link.
 pub fn lane(link: usize, side: usize) -> LaneId {
     LaneId((link * 2 + side) as u32)
 }
@@ -95,7 +96,7 @@ fn place_of(lane: LaneId) -> (usize, usize) {
 }
 
 impl Net {
-    /// Programs with memory of this size each.
+    /// Makes `programs` programs with `bytes` bytes of memory each.
     pub fn new(programs: usize, bytes: usize, seed: u64, bug: Option<Bug>) -> Net {
         let mut rng = Rng::new(seed);
         let mut memory = || Memory {
@@ -122,7 +123,7 @@ impl Net {
         }
     }
 
-    /// Joins two programs; the number of the link.
+    /// Joins two programs. Returns the number of the link.
     pub fn join(&mut self, programs: [usize; 2]) -> usize {
         let sides = programs.map(|program| Side {
             program,
@@ -136,18 +137,18 @@ impl Net {
         self.links.len() - 1
     }
 
-    /// Links so far.
+    /// Returns the number of links so far.
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// Windows that are there.
+    /// Returns the number of windows.
     pub fn windows(&self) -> usize {
         let sides = self.links.iter().flat_map(|link| &link.sides);
         sides.map(|side| side.windows.len()).sum()
     }
 
-    /// The windows of the peer of a lane.
+    /// Returns the windows of the peer of a lane.
     pub fn peers_windows(&self, lane: LaneId) -> Vec<(u64, Place, bool)> {
         let (link, side) = place_of(lane);
         let windows = self.links[link].sides[1 - side].windows.iter();
@@ -155,7 +156,7 @@ impl Net {
         windows.map(tell).collect()
     }
 
-    /// Whether a lane has ended at this side.
+    /// Returns whether a lane has ended at this side.
     pub fn has_ended(&self, lane: LaneId) -> bool {
         let (link, side) = place_of(lane);
         self.links[link].sides[side].has_ended
@@ -165,7 +166,7 @@ impl Net {
         self.fault.get_or_insert(what.into());
     }
 
-    /// A store of a program begins; whether it lives.
+    /// Counts a store of a program that begins. Returns whether the program is alive.
     fn tick(&mut self, program: usize) -> bool {
         let memory = &mut self.programs[program];
         if memory.left == Some(0) && !memory.is_dead {
@@ -182,7 +183,7 @@ impl Net {
         true
     }
 
-    /// A program dies, or its node does, with some of what is under way.
+    /// Kills a program. If its node dies with it, some of its stores on their way are lost.
     pub fn kill(&mut self, program: usize, with_node: bool) {
         self.programs[program].is_dead = true;
         for link in 0..self.links.len() {
@@ -204,7 +205,7 @@ impl Net {
         }
     }
 
-    /// A program closes its end of a lane: what it has sent arrives.
+    /// Closes a program's end of a lane: what it has sent arrives.
     pub fn close(&mut self, lane: LaneId) {
         let (link, side) = place_of(lane);
         let own = &mut self.links[link].sides[side];
@@ -217,7 +218,7 @@ impl Net {
         peer.coming.extend([Store::Bytes(rest), Store::End]);
     }
 
-    /// A connection ends while both programs live.
+    /// Ends a connection while both programs live.
     pub fn cut(&mut self, lane: LaneId) {
         let (link, _) = place_of(lane);
         for side in &mut self.links[link].sides {
@@ -225,7 +226,8 @@ impl Net {
         }
     }
 
-    /// Takes the bytes that have arrived at a side of the system's, and whether no more come.
+    /// Takes the bytes that have arrived at the system's side. Returns them, and whether no more
+    /// come.
     pub fn take(&mut self, lane: LaneId) -> (Vec<u8>, bool) {
         let (link, side) = place_of(lane);
         self.arrive(link, side, false);
@@ -233,7 +235,7 @@ impl Net {
         (own.arrived.drain(..).collect(), own.has_ended)
     }
 
-    /// Sends what there is room for of the bytes that wait at a side of the system's.
+    /// Sends as many of the bytes that wait at the system's side as there is room for.
     pub fn give(&mut self, lane: LaneId, waiting: &mut Vec<u8>) {
         let (link, side) = place_of(lane);
         let count = self.ring_room(link, side).min(waiting.len());
@@ -244,7 +246,7 @@ impl Net {
         }
     }
 
-    /// Bytes that a side's ring takes now.
+    /// Returns the number of bytes for which a side's ring has room.
     fn ring_room(&self, link: usize, side: usize) -> usize {
         let peer = &self.links[link].sides[1 - side];
         let bytes = peer.coming.iter().map(|store| match store {
@@ -254,7 +256,7 @@ impl Net {
         RING.saturating_sub(bytes.sum::<usize>() + peer.arrived.len())
     }
 
-    /// Sends what is left of a record; whether nothing is left.
+    /// Sends the rest of a record. Returns whether nothing is left.
     fn flush(&mut self, link: usize, side: usize) -> bool {
         let room = self.ring_room(link, side);
         let sides = &mut self.links[link].sides;
@@ -286,7 +288,7 @@ impl Net {
         }
     }
 
-    /// Some of what is under way to a side arrives, or all of it.
+    /// Lets some of the stores on their way to a side arrive, or all of them.
     fn arrive(&mut self, link: usize, to: usize, all: bool) {
         loop {
             let coming = &mut self.links[link].sides[to].coming;
@@ -294,7 +296,8 @@ impl Net {
                 return;
             }
             let early = self.rng.below(coming.len() as u64) as usize;
-            // Two stores to one place stay in order: only the first one in the queue goes ahead.
+            // Only the first store in the queue may overtake, so that two stores to one place stay
+            // in order.
             let first = coming
                 .iter()
                 .position(|store| matches!(store, Store::Put(..)));
@@ -310,7 +313,7 @@ impl Net {
         }
     }
 
-    /// Everything that is under way on a link arrives.
+    /// Lets everything on its way on a link arrive.
     pub fn bring_home(&mut self, link: usize) {
         for side in 0..2 {
             self.arrive(link, side, true);
@@ -325,14 +328,14 @@ impl Net {
         self.programs[program].memory.scatter(to, bytes);
     }
 
-    /// Windows of a program.
+    /// Returns the number of windows of a program.
     pub fn windows_of(&self, program: usize) -> usize {
         let sides = self.links.iter().flat_map(|link| &link.sides);
         let own = sides.filter(|side| side.program == program);
         own.map(|side| side.windows.len()).sum()
     }
 
-    /// The system checks each range of a window. Peers that keep to the rules need no such check.
+    /// The system checks each range of a window. Peers that keep to the rules stay inside.
     fn check_inside(&mut self, place: &Place, offset: u64, count: usize) -> Result<(), NotMoved> {
         let end = offset.saturating_add(count as u64);
         if end <= place.length as u64 {
@@ -344,7 +347,7 @@ impl Net {
         Err(NotMoved::NoWindow)
     }
 
-    /// Where a range of the peer's window is: program and place.
+    /// Returns the program and the place of a range of the peer's window.
     fn remote(
         &mut self,
         lane: LaneId,
@@ -449,7 +452,7 @@ impl Host for Port {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         net.arrive(link, side, false);
-        // A host may not have it at hand.
+        // A host may not have the record at hand.
         if net.rng.one_in(4) {
             return Peeked::Unknown;
         }
@@ -568,7 +571,7 @@ impl Host for Port {
             return Err(NotMoved::Ended);
         }
         let (program, place) = net.remote(lane, window, offset, 8)?;
-        // Every third lane is on a bus without them.
+        // Every third link is on a bus without atomic operations.
         match lane.0 / 2 % 3 {
             0 => Err(NotMoved::NotSupported),
             _ => Ok(net.programs[program]

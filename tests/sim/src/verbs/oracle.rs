@@ -1,5 +1,5 @@
-//! The oracle: the results that a world expects of a pair of queue pairs, and the work of their
-//! programs.
+//! The oracle: the results that a world expects of a pair of queue pairs, and the requests that
+//! their programs post.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use super::program::{Program, data};
 use super::windows::Window;
 use super::{QUEUE, World};
 
-/// Parts of a target that writes go to in turn.
+/// Number of parts of a target. Writes go to them in turn.
 pub const PARTS: u64 = 4;
-/// Bytes of a part.
+/// Bytes in a part.
 pub const PART: u64 = 1024;
 
 /// The effect of a posted send.
@@ -27,10 +27,10 @@ pub enum Does {
     Read(u64),
     /// The counter grows by 1.
     Add,
-    /// The own memory window gets this key, or none.
+    /// The end's own memory window gets this key, or none.
     Bind(u32),
     Unbind(u32),
-    /// The key of the own memory window fails.
+    /// The key of the end's own memory window becomes invalid.
     Invalidate,
 }
 
@@ -40,11 +40,11 @@ pub struct Posted {
     pub does: Does,
     pub length: u64,
     pub is_signaled: bool,
-    /// It cannot succeed.
+    /// Whether the request cannot succeed.
     pub is_bad: bool,
-    /// It reaches the peer's memory by a memory window.
+    /// Whether the request reaches the peer's memory by a memory window.
     pub uses_window: bool,
-    /// The key of the peer's window that it invalidates.
+    /// The key of the peer's window that the request invalidates.
     pub invalidates: Option<u32>,
     pub slot: u64,
 }
@@ -55,14 +55,14 @@ pub struct Receive {
     pub slot: u64,
 }
 
-/// A message that is to arrive.
+/// A message that must arrive.
 struct Message {
     id: u64,
     length: u64,
     has_immediate: bool,
     invalidates: Option<u32>,
     is_write: bool,
-    /// Data that was written before it: the part, and its number.
+    /// The writes before it since the last message: the part, the number and the length of each.
     written: Vec<(u64, u64, u64)>,
 }
 
@@ -70,29 +70,29 @@ struct Message {
 pub struct Half {
     pub program: usize,
     pub number: u32,
-    /// The shared queue that its receives come from.
+    /// The shared queue from which the end's receives come.
     pub shared: Option<Id>,
     /// The slot that the peer writes to.
     pub target: Option<u64>,
-    /// A memory window for the peer, on part of that slot.
+    /// A memory window for the peer on a part of that slot.
     pub window: Option<Window>,
     pub sends: VecDeque<Posted>,
     pub receives: VecDeque<Receive>,
-    /// Messages that the peer is to receive.
+    /// The messages that the peer must receive.
     outgoing: VecDeque<Message>,
     has_failed: bool,
     receive_has_failed: bool,
-    /// Writes so far: the number of the last one of each part.
+    /// The writes so far: the number of the last one to each part.
     written: [u64; PARTS as usize],
     writes: u64,
-    /// Writes since the last message.
+    /// The writes since the last message: the part, the number and the length of each.
     fresh: Vec<(u64, u64, u64)>,
-    /// Atomic operations that were posted, and those that have succeeded.
+    /// Number of atomic operations posted, and of those that succeeded.
     adds: [u64; 2],
 }
 
 impl Half {
-    /// A new queue pair.
+    /// Makes the state of a new queue pair.
     pub fn new(program: usize, number: u32) -> Half {
         Half {
             program,
@@ -112,7 +112,7 @@ impl Half {
         }
     }
 
-    /// Whether a send has not completed that has to.
+    /// Returns whether a send that must complete has not completed.
     pub fn has_signaled(&self) -> bool {
         self.sends.iter().any(|send| send.is_signaled)
     }
@@ -120,21 +120,21 @@ impl Half {
 
 /// Two connected queue pairs.
 pub struct Pair {
-    /// The type of the first one.
+    /// The type of the first queue pair.
     pub kind: QpType,
     pub link: usize,
     pub arena: usize,
     pub halves: [Half; 2],
-    /// Both ends keep to the rules.
+    /// Whether both ends keep to the rules.
     pub is_strict: bool,
-    /// Something was done that requests may fail for.
+    /// Whether something happened for which requests may fail.
     pub is_troubled: bool,
-    /// The lane has not ended.
+    /// Whether the lane has not ended.
     pub is_open: bool,
 }
 
 impl Pair {
-    /// The type of a queue pair.
+    /// Returns the type of a queue pair.
     pub fn kind_of(&self, side: usize) -> QpType {
         match (self.kind, side) {
             (QpType::XrcSend, 1) => QpType::XrcRecv,
@@ -142,12 +142,13 @@ impl Pair {
         }
     }
 
-    /// Messages arrive once and in order.
+    /// Returns whether messages must arrive once and in order.
     fn is_reliable(&self) -> bool {
         self.kind != QpType::Uc
     }
 
-    /// Atomic operations have been done once each, if they succeeded.
+    /// Checks that atomic operations have been done once each if they succeeded, and at most once
+    /// otherwise.
     pub fn check_counters(&self, programs: &[Option<Program>]) -> Result<(), String> {
         for side in 0..2 {
             let peer = &self.halves[1 - side];
@@ -228,7 +229,7 @@ impl World {
             _ => {}
         }
         if opcode == Opcode::RdmaWriteWithImm {
-            // Data that nobody looks at.
+            // Nothing checks this data.
             remote.address = target + 5000;
         }
         let mut srq = remote_srq.map_or(0, |srq| srq.0);
@@ -244,7 +245,7 @@ impl World {
         {
             (opcode, invalidates) = (Opcode::SendWithInv, Some(window.key));
         }
-        // Mistakes: a bad key of the own memory, or of the peer's.
+        // Mistakes: a bad key of the end's own memory, or of the peer's.
         let mut is_bad = false;
         let one_sided = !matches!(
             opcode,
@@ -301,7 +302,7 @@ impl World {
                 length,
                 key: own,
             };
-            // What the short way takes, and what it does not.
+            // The short way takes a single segment, but not two.
             let segments = match rng.one_in(2) {
                 true => vec![segment(0, length as u32)],
                 false => vec![segment(0, cut), segment(cut, length as u32 - cut)],
@@ -357,7 +358,7 @@ impl World {
         if let Some(window) = &mut pair.halves[1 - side].window
             && invalidates.is_some()
         {
-            // Who uses it from now on comes too late.
+            // A request that uses the window from now on comes too late.
             (window.is_bound, window.is_changing) = (false, true);
         }
         Ok(())
@@ -399,7 +400,7 @@ impl World {
 
     fn sent(&mut self, wc: &WorkCompletion) -> Result<(), String> {
         let (at, side) = self.find(wc.qp)?;
-        // A completed send has arrived: the peer's completions are there.
+        // A send that has completed has arrived, so the peer's completion is there.
         let peer = self.pairs[at].halves[1 - side].program;
         self.drain_receives(peer)?;
         loop {
@@ -420,7 +421,7 @@ impl World {
         }
     }
 
-    /// A send has ended.
+    /// Checks a send that has ended.
     fn ended(
         &mut self,
         at: usize,
@@ -530,7 +531,7 @@ impl World {
         }
         let target = pair.halves[side].target;
         let peer = &mut pair.halves[1 - side];
-        // The message is the next one; unreliable ones may be missing.
+        // The message must be the next one; unreliable ones may be missing.
         let message = loop {
             let Some(message) = peer.outgoing.pop_front() else {
                 return Err(format!("{wc:?} of a message that was not sent, or twice"));

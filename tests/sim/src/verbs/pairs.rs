@@ -1,4 +1,4 @@
-//! Connected queue pairs of a world of verbs: how they come about and go, and their receives.
+//! Connected queue pairs of a world of verbs: how they are made and destroyed, and their receives.
 
 use verbs_core::address::LanePeer;
 use verbs_core::attributes::Attributes;
@@ -12,7 +12,7 @@ use super::oracle::{Half, Pair, Receive};
 use super::{QUEUE, World};
 
 impl World {
-    /// Connects two queue pairs, on a lane that is there or on a new one.
+    /// Connects two queue pairs, on an existing lane or on a new one.
     pub(super) fn connect(&mut self, living: &[usize]) -> Result<(), String> {
         let one = living[self.rng.below(living.len() as u64) as usize];
         let others: Vec<_> = living.iter().filter(|other| **other != one).collect();
@@ -134,12 +134,12 @@ impl World {
             let modified = context.modify_qp(number, &attributes, mask);
             modified.map_err(wrong)?;
         }
-        // A lane that has ended meanwhile is none.
+        // The lane may have ended meanwhile.
         let _gone = context.attach(number, lane(pair.link, side));
         Ok(())
     }
 
-    /// Destroys both ends of a pair; what was posted must have completed, if it could.
+    /// Destroys both ends of a pair. Their requests must have completed, if they could.
     pub(super) fn renew(&mut self, at: usize) -> Result<(), String> {
         for side in 0..2 {
             self.drain(self.pairs[at].halves[side].program)?;
@@ -147,7 +147,7 @@ impl World {
         let pair = self.pairs.swap_remove(at);
         self.trace
             .note(|| format!("{:?} end", pair.halves.each_ref().map(|half| half.number)));
-        // Slots are used again: no store may come later.
+        // The slots are used again, so no store may arrive later.
         self.net.borrow_mut().bring_home(pair.link);
         for half in pair.halves {
             let Some(program) = &mut self.programs[half.program] else {
@@ -196,7 +196,7 @@ impl World {
             };
             let id = self.number;
             self.number += 1;
-            // Mistakes: too short, or not to be written.
+            // Mistakes: a receive that is too short, or into memory that it may not write.
             let mistake = match self.is_ending || half.shared.is_some() {
                 true => 99,
                 false => self.rng.below(100),

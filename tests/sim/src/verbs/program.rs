@@ -1,4 +1,4 @@
-//! A program of a world of verbs: its context, its memory, and what of it is in use.
+//! A program of a world of verbs: its context, its memory, and which parts of it are in use.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::datagrams::Mailbox;
 use super::net::{BASE, Port};
 use crate::rng::mix;
 
-/// Bytes of a slot: of the longest message.
+/// Bytes in a slot: the length of the longest message.
 pub const SLOT: u64 = 8192;
-/// Slots of an arena.
+/// Number of slots in an arena.
 const SLOTS: u64 = 224;
 const PAGE: u64 = 4096;
-/// Bytes of an arena: slots, a page that peers can only read, one that they cannot reach, and a
-/// page without a region on each side.
+/// Bytes in an arena: the slots, a page that peers can only read, one that they cannot reach, and
+/// a page without a region on each side.
 const ARENA: u64 = SLOTS * SLOT + 4 * PAGE;
-/// Bytes of a program's memory: an arena for peers that keep to the rules, and one for others.
+/// Bytes in a program's memory: an arena for peers that keep to the rules, and one for the others.
 pub const MEMORY: usize = 2 * ARENA as usize;
 
 /// The keys and free slots of an arena, and its protection domain.
@@ -28,17 +28,17 @@ pub struct Arena {
     pub pd: Id,
     /// A shared receive queue of the program's XRC domain.
     pub xrc_srq: Id,
-    /// Everything may be done with it.
+    /// The key of the slots, with all rights.
     pub all: u32,
-    /// Peers may read it.
+    /// The key of the page that peers can only read.
     pub constant: u32,
-    /// Peers may not reach it.
+    /// The key of the page that peers cannot reach.
     pub local: u32,
     base: u64,
     free: Vec<u64>,
 }
 
-/// See the module.
+/// A program; see the module.
 pub struct Program {
     pub context: Context,
     pub port: Port,
@@ -47,13 +47,13 @@ pub struct Program {
     pub recv_cq: Id,
     pub srq: Id,
     pub xrcd: Id,
-    /// Its queue pairs for datagrams.
+    /// The program's queue pairs for datagrams.
     pub mailboxes: [Mailbox; 2],
-    /// Receives in shared queues: slot and length by number.
+    /// The receives in shared queues: slot and length by number.
     pub shared: BTreeMap<u64, (u64, u32)>,
 }
 
-/// Byte `at` of the data with this number.
+/// Returns byte `at` of the data with this number.
 pub fn data(number: u64, at: u64) -> u8 {
     mix(number.wrapping_mul(0x1_0001) + at / 8).to_le_bytes()[(at % 8) as usize]
 }
@@ -91,27 +91,27 @@ impl Arena {
         })
     }
 
-    /// Takes a slot.
+    /// Takes a free slot.
     pub fn take(&mut self) -> Option<u64> {
         self.free.pop()
     }
 
-    /// Gives a slot back.
+    /// Returns a slot.
     pub fn give(&mut self, slot: u64) {
         self.free.push(slot);
     }
 
-    /// Free slots.
+    /// Returns the number of free slots.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The first byte that peers can only read.
+    /// Returns the address of the page that peers can only read.
     pub fn constant_start(&self) -> u64 {
         self.base + SLOTS * SLOT
     }
 
-    /// Whether a place lies in one of its regions that peers can reach.
+    /// Returns whether a place lies in the memory that peers can reach.
     pub fn holds(&self, address: u64, length: usize) -> bool {
         let end = address + length as u64;
         address >= self.base && end <= self.constant_start() + PAGE
@@ -119,7 +119,7 @@ impl Arena {
 }
 
 impl Program {
-    /// A program with its regions.
+    /// Makes a program with its regions.
     pub fn new(port: Port) -> Result<Program, String> {
         let wrong = |error| format!("set-up: {error:?}");
         let mut context = Context::new((port.program as u32) << 16);
@@ -168,7 +168,7 @@ impl Program {
         }
     }
 
-    /// Whether memory holds the data of this number, from its byte `skip` on.
+    /// Returns whether memory holds the data of this number, from its byte `skip` on.
     pub fn holds(&self, address: u64, number: u64, skip: u64, length: u64) -> bool {
         let at = (address - BASE) as usize;
         let net = self.port.net.borrow();
@@ -179,7 +179,7 @@ impl Program {
             .all(|(byte, at)| *byte == data(number, at))
     }
 
-    /// Whether memory holds these bytes.
+    /// Returns whether memory holds these bytes.
     pub fn has(&self, address: u64, bytes: &[u8]) -> bool {
         let at = (address - BASE) as usize;
         let net = self.port.net.borrow();
@@ -187,7 +187,7 @@ impl Program {
         memory[at..at + bytes.len()] == *bytes
     }
 
-    /// Sets and reads a counter.
+    /// Stores a word.
     pub fn set_word(&mut self, address: u64, value: u64) {
         let at = (address - BASE) as usize;
         let mut net = self.port.net.borrow_mut();
@@ -195,7 +195,7 @@ impl Program {
         memory[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Reads a word.
+    /// Loads a word.
     pub fn word(&self, address: u64) -> u64 {
         let at = (address - BASE) as usize;
         let net = self.port.net.borrow();
@@ -203,7 +203,7 @@ impl Program {
         u64::from_ne_bytes(memory[at..at + 8].try_into().unwrap_or_default())
     }
 
-    /// Whether everything that no peer may write is as it was.
+    /// Returns whether all memory that no peer may write is unchanged.
     pub fn is_unharmed(&self) -> bool {
         let canaries = |arena: &Arena| {
             let net = self.port.net.borrow();

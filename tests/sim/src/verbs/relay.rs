@@ -1,6 +1,6 @@
-//! The relay of datagrams for groups in a world of verbs. It puts datagrams together as the
-//! device's daemon does, by the same code (`ibd::group`), and passes each whole one on to all
-//! programs that have joined, the sender among them. What finds no room is dropped.
+//! The relay of datagrams for groups in a world of verbs. It assembles datagrams by the code of
+//! the device's daemon (`ibd::group`), and passes each whole one on to all programs that have
+//! joined, including the sender. Datagrams without room are dropped.
 
 use ibd::group::Assembly;
 use verbs_core::address::LanePeer;
@@ -10,40 +10,40 @@ use super::World;
 use super::datagrams::lid_of;
 use super::net::{SYSTEM, lane};
 
-/// Bytes that wait for a program at most, besides one datagram.
+/// Most bytes that wait for a program, besides one datagram.
 const MOST_WAITING: usize = 16 * 1024;
 
-/// A lane of a program.
+/// The lane of a program that has joined.
 struct Member {
     link: usize,
     program: usize,
     assembly: Assembly,
-    /// The bytes that it is to be sent.
+    /// The bytes to send to the program.
     waiting: Vec<u8>,
-    /// The program has not left it.
+    /// Whether the program has not left the lane.
     is_joined: bool,
 }
 
-/// See the module.
+/// The relay; see the module.
 #[derive(Default)]
 pub struct Relay {
     members: Vec<Member>,
 }
 
 impl Relay {
-    /// A program's lane is over at its end.
+    /// Handles the end of a lane at its program's side.
     pub fn left(&mut self, link: usize) {
         for member in self.members.iter_mut().filter(|of| of.link == link) {
             member.is_joined = false;
         }
     }
 
-    /// Whether nothing waits for anybody.
+    /// Returns whether no bytes wait for a program.
     pub fn is_idle(&self) -> bool {
         self.members.iter().all(|member| member.waiting.is_empty())
     }
 
-    /// The link of a program that has joined.
+    /// Returns the link of a program that has joined.
     pub fn link_of(&self, program: usize) -> Option<usize> {
         let mut members = self.members.iter();
         let found = members.find(|of| of.program == program && of.is_joined);
@@ -52,7 +52,7 @@ impl Relay {
 }
 
 impl World {
-    /// A program joins, if it has not; its lane.
+    /// Lets a program join, if it has not. Returns its lane.
     pub(super) fn join_relay(&mut self, own: usize) -> Result<Option<LaneId>, String> {
         if let Some(link) = self.relay.link_of(own) {
             return Ok(Some(lane(link, 0)));
@@ -67,7 +67,7 @@ impl World {
         context.open_datagram_lane(joined).map_err(wrong)?;
         let told = context.set_lane_peer(joined, LanePeer::Relay);
         told.map_err(wrong)?;
-        // Without the relay datagrams for groups have stayed in the program.
+        // Before, datagrams for groups have stayed in the program.
         let within = self.mail_links.iter().filter(|(_, of)| *of == [own, own]);
         for (link, _) in within {
             context.forget_routes(lane(*link, 0));
@@ -82,7 +82,7 @@ impl World {
         Ok(Some(joined))
     }
 
-    /// The relay takes what has come, and passes it on.
+    /// Takes what has arrived at the relay and passes it on.
     pub(super) fn pass_on(&mut self) -> Result<(), String> {
         let (mut datagrams, mut over) = (Vec::new(), Vec::new());
         for member in &mut self.relay.members {

@@ -1,5 +1,5 @@
-//! Memory windows of a world of verbs: their owners bind them and take them back, peers use them,
-//! misuse them and have them invalidated.
+//! Memory windows of a world of verbs: their owners bind them and take them back, while peers use
+//! them, misuse them and have them invalidated.
 
 use verbs_core::keys::{WindowType, next_key};
 use verbs_core::types::{Access, Error, Opcode};
@@ -8,31 +8,31 @@ use verbs_core::work::{Bind, Remote, SendRequest};
 use super::World;
 use super::oracle::{Does, PART, PARTS, Posted};
 
-/// Bytes of a window: those that peers write to.
+/// Bytes in a window: the bytes that peers write to.
 const LENGTH: u64 = PARTS * PART;
 
-/// A memory window on part of a target, which peers may write and not read.
+/// A memory window on a part of a target, which peers may write but not read.
 #[derive(Clone)]
 pub struct Window {
     kind: WindowType,
-    /// Its last key, which names it.
+    /// The window's last key, which names it.
     pub key: u32,
-    /// The peer can use it.
+    /// Whether the peer can use the window.
     pub is_bound: bool,
-    /// A request that changes it has not completed.
+    /// Whether a request that changes the window has not completed.
     pub is_changing: bool,
-    /// A former key.
+    /// The key before the last change, if there was one.
     stale: Option<u32>,
     is_zero_based: bool,
 }
 
 impl Window {
-    /// Whether its key can be invalidated.
+    /// Returns whether the window's key can be invalidated.
     pub fn is_two(&self) -> bool {
         self.kind == WindowType::Two
     }
 
-    /// A place in the target, by this window.
+    /// Returns a place in the target as reached by this window.
     pub fn place(&self, address: u64, target: u64) -> Remote {
         let start = if self.is_zero_based { target } else { 0 };
         Remote {
@@ -41,8 +41,9 @@ impl Window {
         }
     }
 
-    /// A place that a request must not reach, and whether that needs the window: by a former key,
-    /// or, as `is_beyond` has it, without the right or behind its end.
+    /// Returns a place that a request must not reach, and whether the request uses the window. If
+    /// `is_beyond` is set, the place is behind the window's end or the window does not have the
+    /// right; otherwise the place has a former key.
     pub fn misuse(&self, does: Does, target: u64, is_beyond: bool) -> Option<(Remote, bool)> {
         let former = self.stale.map(|key| Remote {
             address: target,
@@ -58,7 +59,7 @@ impl Window {
         }
     }
 
-    /// It has another key, or the same one fails.
+    /// Records that the window has another key, or that its key has become invalid.
     fn change(&mut self, key: u32, is_bound: bool) {
         self.stale = Some(self.key);
         self.key = key;
@@ -67,7 +68,7 @@ impl Window {
 }
 
 impl World {
-    /// Gives some queue pairs a window each.
+    /// Gives a window to some of the queue pairs.
     pub(super) fn allocate_windows(&mut self, at: usize) -> Result<(), String> {
         for side in 0..2 {
             let pair = &mut self.pairs[at];
@@ -95,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// The owner of a window binds it, or takes it back when nothing of its peer needs it.
+    /// Makes the owner of a window bind it, or take it back if no send of the peer needs it.
     pub(super) fn change_window(&mut self, at: usize, side: usize) -> Result<(), String> {
         let pair = &mut self.pairs[at];
         let is_used = pair.halves[1 - side].sends.iter().any(|of| of.uses_window);
@@ -135,7 +136,7 @@ impl World {
             }
             _ => {
                 if self.rng.one_in(40) {
-                    // A region that has no windows.
+                    // A region that allows no windows.
                     (bind.region, is_bad) = (arena.constant, true);
                 }
                 (Opcode::BindMw, Does::Bind(key))
@@ -170,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// A send that changes windows has succeeded.
+    /// Records the changes of windows by a send that succeeded.
     pub(super) fn windows_changed(
         &mut self,
         at: usize,

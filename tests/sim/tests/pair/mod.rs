@@ -1,5 +1,5 @@
 //! A connection with a scripted peer that behaves as the mainline driver does, and windows of both
-//! ends of it.
+//! of its ends.
 
 use std::task::Poll;
 
@@ -20,7 +20,7 @@ pub const PAGE: u64 = 4096;
 /// The peer's id of its end: a pointer, as mainline ids are.
 pub const THEIRS: u64 = 0xffff_8801_2345_6780;
 
-/// A connection we have made.
+/// A connection that we have made.
 pub struct Pair {
     pub talk: Talk,
     pub endpoint: EndpointId,
@@ -28,14 +28,15 @@ pub struct Pair {
     pub ours: u64,
 }
 
-/// Where table `index` of a lent structure is: those of addresses first, in no order.
+/// Returns the offset of table `index` of a lent structure. The tables of addresses come first, in
+/// no order.
 fn table_offset(tables: usize, index: usize) -> u64 {
     let order = index / tables * tables + (tables - 1 - index % tables);
     (1 + order as u64) * PAGE
 }
 
 impl Pair {
-    /// Connected, each node with this amount of memory.
+    /// Makes a connection, with this number of bytes of memory in each node.
     pub fn new(bytes: usize) -> Pair {
         let mut talk = Talk::on(Fabric::with_bytes(2, bytes), US).greet();
         talk.allow_peer_reads();
@@ -69,12 +70,12 @@ impl Pair {
         }
     }
 
-    /// The peer sends a message as the mainline driver does: without ports, and with what was on
-    /// its stack in the words it does not use.
+    /// Sends a message of the peer as the mainline driver does: without ports, and with what was
+    /// on its stack in the unused words.
     pub fn tell(&mut self, body: Say) {
         let mut message = Message::new(PortId::new(0, 0), PortId::new(0, 0), body);
         let undefined = match body {
-            // 0 in fact, which nobody may rely on.
+            // The words are 0 in fact, but no node may rely on that.
             Say::AllocRequest { .. } => &[0, 3][..],
             Say::Unregister { .. } => &[2, 3],
             Say::Munmap { .. } => &[1, 2, 3],
@@ -88,7 +89,7 @@ impl Pair {
         self.talk.engine.doorbell(&mut self.talk.memory, PEER);
     }
 
-    /// Copies are made, and notifications sent.
+    /// Lets copies be made and notifications be sent. Returns the messages that the peer receives.
     pub fn heard(&mut self) -> Vec<Say> {
         let Talk { engine, memory, .. } = &mut self.talk;
         engine.pump(memory, &mut CpuEngine, 1 << 20);
@@ -99,14 +100,14 @@ impl Pair {
         self.talk.engine.finish(ticket)
     }
 
-    /// Memory of a node for windows: the address of each page.
+    /// Pins memory of a node for windows. Returns the address of each page.
     pub fn pin(&mut self, node: u16, pages: usize) -> Vec<u64> {
         let mut fabric = self.talk.fabric.borrow_mut();
         let pinned = fabric.pin(node.into(), pages, &mut Rng::new(pages as u64));
         pinned.unwrap()
     }
 
-    /// The peer registers the pages at these addresses of its memory, each a chunk of its own.
+    /// Makes the peer register the pages at these addresses of its memory, each as its own chunk.
     pub fn register_theirs(&mut self, pages: &[u64], offset: i64, owner_window: u64) -> u64 {
         let before = self.talk.engine.stats().pages;
         self.tell(Say::AllocRequest {
@@ -174,7 +175,8 @@ impl Pair {
         user_window
     }
 
-    /// We register memory and the peer acknowledges; the peer's and our id of the window.
+    /// Registers memory of ours, which the peer acknowledges. Returns the peer's and our id of the
+    /// window.
     pub fn register_ours(&mut self, pages: &[u64], pin: u64, offset: i64) -> (u64, u64) {
         let run = |page: &u64| Run {
             address: *page,
@@ -233,7 +235,7 @@ impl Pair {
         (user_window, owner_window)
     }
 
-    /// A structure as the mainline driver lends it, with pointers in its private fields.
+    /// Makes a structure as the mainline driver lends it, with pointers in its private fields.
     pub fn lend(&mut self, pages: usize) -> (u64, u64) {
         let tables = pages.div_ceil(TABLE_ENTRIES);
         let memory = &mut self.talk.peer.memory;
@@ -260,7 +262,8 @@ impl Pair {
         bytes
     }
 
-    /// Only the owner's fields of the structure have changed, and the tables hold the page list.
+    /// Checks that only the owner's fields of the structure have changed, and that the tables hold
+    /// the page list.
     fn check_filled(
         &mut self,
         local: u64,
