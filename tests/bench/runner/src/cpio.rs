@@ -1,11 +1,11 @@
-//! Writes the archive a Linux kernel unpacks as its first file system: cpio in the "newc" format,
-//! uncompressed, so that no boot time goes into unpacking.
+//! Writes the archive that a Linux kernel unpacks as its first file system: cpio in the "newc"
+//! format, uncompressed, so that no boot time goes into unpacking.
 
-/// Sections begin at multiples of this.
+/// Sections begin at multiples of this number of bytes.
 const ALIGN: usize = 4;
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
-/// Name that ends the archive.
+/// The name of the entry that ends the archive.
 const END: &str = "TRAILER!!!";
 
 /// An archive in the making. All files are executable and belong to root.
@@ -21,12 +21,12 @@ impl Archive {
         self.entry(name, DIRECTORY, &[]);
     }
 
-    /// Adds a file; its directory must have been added before.
+    /// Adds a file. Its directory must have been added before.
     pub fn file(&mut self, name: &str, data: &[u8]) {
         self.entry(name, PROGRAM, data);
     }
 
-    /// The finished archive.
+    /// Returns the finished archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry(END, 0, &[]);
         self.bytes

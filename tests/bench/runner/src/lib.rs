@@ -1,9 +1,9 @@
-//! `bench`: measures our paths, the limits of the machine and what a user would take instead, in
-//! one run on the same machine, and shows the ratios.
+//! `bench`: measures Skiff's paths, the limits of the machine and what a user would use instead,
+//! in one run on the same machine, and shows the ratios.
 //!
-//! The run is a list of steps, each a boot of guests or a program on this machine, repeated so that
-//! every comparison sees the same hour. A step that fails is told, and the measures that need it
-//! become entries with an error; the command then fails. A goal that is missed is no failure.
+//! The run is a list of steps. Each is a boot of guests or a program on this machine, repeated so
+//! that every comparison sees the same hour. A step that fails is reported, and the measures that
+//! need it become entries with an error; the command then fails. A missed goal is no failure.
 
 mod cpio;
 mod linux;
@@ -37,10 +37,10 @@ use step::Step;
 /// The page of the documentation, and the directory of its plots.
 const PAGE: &str = "performance.md";
 const PLOTS: &str = "performance";
-/// Boots of every step unless REPS= says otherwise.
+/// Number of boots of every step unless REPS= says otherwise.
 const BOOTS: u64 = 3;
 
-/// Measures that a smoke run leaves out: what they count takes too long to make.
+/// Measures that a smoke run leaves out, because so many objects take too long to make.
 const FULL_ONLY: [&str; 4] = [
     "idle_4000",
     "windows_100000",
@@ -48,30 +48,30 @@ const FULL_ONLY: [&str; 4] = [
     "window_memory",
 ];
 
-/// Why a step cannot boot our nodes; one is built for each that does.
+/// The reason why a step cannot boot our nodes. An image is built for each step that does.
 const NO_IMAGE: &str = "no image was built";
 
-/// Everything that steps use.
+/// Everything that the steps use.
 struct Bench<'a> {
     settings: &'a Settings,
     quick: bool,
     node: Node,
-    /// The image that users get, when a step boots it.
+    /// The image that users get, if a step boots it.
     product: Option<Box<dyn Image>>,
-    /// The same with test programs, when a step boots it.
+    /// The image with test programs, if a step boots it.
     image: Option<Box<dyn Image>>,
-    /// The peers, when a step boots them.
+    /// The Linux guests that measure TCP, if a step boots them.
     linux: Option<Linux>,
-    /// Linux guests that measure RDMA verbs.
+    /// The Linux guests that measure RDMA verbs, if a step boots them.
     rdma: Option<Linux>,
     samples: Samples,
-    /// What others took of the machine in each step.
+    /// The processor time that other programs and machines took in each step.
     taken: Vec<Taken>,
-    /// Steps that failed, with the reason.
+    /// The steps that failed, with the reason.
     failures: Vec<(String, String)>,
 }
 
-/// The command.
+/// Runs the command.
 pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let start = Instant::now();
     let boots = settings.repetitions()?.unwrap_or(BOOTS);
@@ -83,7 +83,7 @@ pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
         let names = step::names().join(", ");
         return Err(format!("ONLY={only}: in the name of no step; they are {names}").into());
     }
-    // Before an hour of measuring.
+    // These fail before an hour of measuring, not after it.
     workspace::make(Place::Bench)?;
     let contents = step::contents(&steps, quick);
     packages::ensure(&[packages::NODES, &builder.packages(&contents)?].concat())?;
@@ -145,7 +145,7 @@ impl Bench<'_> {
 
     fn try_step(&mut self, step: Step) -> Result<()> {
         let pin = self.settings.pin()?;
-        // What a step boots was prepared for it.
+        // Whatever a step boots was prepared for it.
         let linux = self.linux.as_ref().ok_or("no Linux guest was prepared");
         let (samples, failures) = (&mut self.samples, &mut self.failures);
         let mut line = |text: &str| take(samples, failures, step, text);
@@ -189,7 +189,7 @@ impl Bench<'_> {
         let path = directory.join("results.json");
         std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
         self.picture(setting, &entries, partial || self.quick)?;
-        // Of a part of the run, only what it was about.
+        // After a part of a run, only the measures of that part are shown.
         let left_out = |entry: &Entry| self.quick && FULL_ONLY.contains(&entry.name);
         let about = |entry: &&Entry| !left_out(entry) && (!partial || entry.ours.is_some());
         let shown: Vec<_> = entries.iter().filter(about).cloned().collect();
@@ -210,7 +210,8 @@ impl Bench<'_> {
 }
 
 impl Bench<'_> {
-    /// Writes plots and page: into the documentation, or aside what is no full run.
+    /// Writes the plots and the page: into the documentation after a full run, otherwise
+    /// elsewhere.
     fn picture(&self, setting: &Setting, entries: &[Entry], aside: bool) -> Result<()> {
         let directory = match aside {
             true => workspace::make(Place::Bench)?,
@@ -240,7 +241,7 @@ impl Bench<'_> {
     }
 }
 
-/// Takes one line of a measuring program.
+/// Handles one line of a measuring program.
 fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step, text: &str) {
     match samples.take(step.prefix(), text) {
         Line::Progress(what) | Line::Result(Some(what)) => eprintln!("    {what}"),

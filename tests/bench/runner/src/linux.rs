@@ -1,9 +1,9 @@
 //! The peers: two Linux guests with busybox under the same QEMU settings as our nodes, joined by
-//! virtio-net and a piece of shared memory. With Debian's cloud kernel they measure TCP, with the
-//! general one, which alone has the module, RDMA verbs by `rdma_rxe`.
+//! virtio-net and a piece of shared memory. With Debian's cloud kernel they measure TCP. With the
+//! general kernel, the only one that has the module, they measure RDMA verbs by `rdma_rxe`.
 //!
-//! Kernels, busybox and the programs of rdma-core come from Debian packages that are downloaded and
-//! unpacked below `target/bench`, not installed: a machine needs no second kernel for this.
+//! Kernels, busybox and the programs of rdma-core come from Debian packages that are downloaded
+//! and unpacked below `target/bench`, not installed: the machine needs no second kernel.
 
 use crate::cpio::Archive;
 use crate::native;
@@ -24,7 +24,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The measurements of Linux guests.
+/// What Linux guests measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP.
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The package that depends on the newest kernel of this kind.
+    /// Returns the package that depends on the newest kernel of this kind.
     fn kernel_package(self) -> &'static str {
         match self {
             Self::Tcp => "linux-image-cloud-amd64",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// The measurement's name for the guests' program.
+    /// Returns the name of the measurement for the guests' program.
     fn subject(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// Packages besides kernel and busybox.
+    /// Returns the packages besides kernel and busybox.
     fn packages(self) -> &'static [&'static str] {
         match self {
             Self::Tcp => &[],
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Modules in the order they are loaded.
+    /// Returns the modules, in the order in which they are loaded.
     fn modules(self) -> Vec<&'static str> {
         match self {
             Self::Tcp => MODULES.to_vec(),
@@ -68,7 +68,8 @@ impl Kind {
 }
 
 const BUSYBOX_PACKAGE: &str = "busybox-static";
-/// Programs and libraries of the RDMA guests, with the C library that they are linked to.
+/// Packages with the programs and libraries of the RDMA guests, and with the C library they are
+/// linked to.
 const RDMA_PACKAGES: &[&str] = &[
     "ibverbs-utils",
     "libibverbs1",
@@ -87,8 +88,8 @@ const RDMA_PACKAGES: &[&str] = &[
     "libudev1",
     "zlib1g",
 ];
-/// Files of these packages: the program that makes the device, the pingpong and the bandwidth test,
-/// the driver in user space, and the libraries of all.
+/// Files of these packages: the program that makes the device, the pingpong and the bandwidth
+/// test, the driver in user space, and the libraries of all of them.
 const RDMA_FILES: &[&str] = &[
     "usr/bin/rdma",
     "usr/bin/ibv_rc_pingpong",
@@ -111,12 +112,12 @@ const RDMA_FILES: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/libpci.so.3",
     "usr/lib/x86_64-linux-gnu/librdmacm.so.1",
 ];
-/// The dynamic linker: its file, and where programs look for it.
+/// The dynamic linker: its file, and the path where programs look for it.
 const LINKER: (&str, &str) = (
     "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
     "lib64/ld-linux-x86-64.so.2",
 );
-/// Modules that `rdma_rxe` needs besides, and itself.
+/// `rdma_rxe` and the modules that it needs in addition.
 const RDMA_MODULES: &[&str] = &[
     "udp_tunnel.ko",
     "ip6_udp_tunnel.ko",
@@ -125,7 +126,7 @@ const RDMA_MODULES: &[&str] = &[
     "ib_uverbs.ko",
     "rdma_rxe.ko",
 ];
-/// Modules that virtio-net needs, in the order they are loaded.
+/// Modules that virtio-net needs, in the order in which they are loaded.
 const MODULES: &[&str] = &[
     "failover.ko",
     "net_failover.ko",
@@ -140,32 +141,33 @@ const MODULES: &[&str] = &[
 const FIRST_PROCESS: &str = "BENCH first process";
 /// The line that a guest prints when its program has ended, with the program's status.
 const PROGRAM_ENDED: &str = "BENCH program ended with status ";
-/// The guests' program; static, because the guests have no libraries.
+/// The guests' program. It is static, because the guests have no libraries.
 const PROGRAM: &str = "bench-linux";
-/// Memory the two guests share, in MiB.
+/// Size of the memory that the two guests share, in MiB.
 const WINDOW_MIB: u64 = 128;
 /// A guest that prints nothing for this time is stuck.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long the first QEMU may take to offer the network's socket.
+/// Longest time that the first QEMU may take to offer the network's socket.
 const SOCKET: Duration = Duration::from_secs(10);
 
-/// Makes the device of RDMA verbs in a guest.
+/// The commands that make the device of RDMA verbs in a guest.
 const RDMA_START: &str = "$b mount -t devtmpfs dev /dev || exit 1\n\
      /usr/bin/rdma link add rxe0 type rxe netdev eth0 || exit 1\n";
 
-/// The files that Linux guests are started from.
+/// The files from which Linux guests are started.
 #[derive(Debug)]
 pub struct Linux {
     /// The kernel's version.
     pub version: String,
     kernel: PathBuf,
-    /// First file system: only what is needed to start the first process.
+    /// The first file system with only what starts the first process.
     boot_files: PathBuf,
-    /// The same with network modules and the measuring program.
+    /// The first file system with network modules and the measuring program as well.
     pair_files: PathBuf,
 }
 
-/// The first process of a guest. `job`, `role`, and `effort` come from the kernel's command line.
+/// Returns the script that is the first process of a guest. `job`, `role`, and `effort` come from
+/// the kernel's command line.
 fn init_script(kind: Kind) -> String {
     let modules: Vec<_> = kind
         .modules()
@@ -240,7 +242,7 @@ impl Linux {
         })
     }
 
-    /// Boots one guest, alone; nanoseconds from the start of QEMU to the first process.
+    /// Boots one guest alone. Returns the nanoseconds from the start of QEMU to the first process.
     pub fn boot(&self, node: &Node, pin: bool) -> Result<f64> {
         let (sender, lines) = channel();
         let words = self.arguments(node, &self.boot_files, "job=boot");
@@ -257,8 +259,8 @@ impl Linux {
         }
     }
 
-    /// Boots two guests that measure with this `effort` (a word of the program); `line` gets
-    /// the lines of the one that reports.
+    /// Boots two guests that measure with this `effort` (a word of the program). Passes the lines
+    /// of the guest that reports to `line`.
     pub fn pair(
         &self,
         node: &Node,
@@ -271,7 +273,7 @@ impl Linux {
         let network = directory.path().join("network");
         let (sender, lines) = channel();
         let mut guests = Vec::new();
-        // The server first: its QEMU opens the network's socket for the other one.
+        // The server starts first: its QEMU opens the network's socket for the other one.
         for role in [1, 0] {
             let job = format!("job=pair role={role} effort={effort}");
             let mut words = self.arguments(node, &self.pair_files, &job);
@@ -283,8 +285,8 @@ impl Linux {
             }
         }
         drop(sender);
-        // The server ends when the client says so; both must end well. A guest whose program has
-        // ended powers off, before or after the other one's program ends.
+        // The server ends when the client tells it to; both must end with status 0. A guest whose
+        // program has ended powers off, before or after the other guest's program ends.
         let mut ended = [false; 2];
         while ended != [true; 2] {
             match next(&lines)? {
@@ -318,7 +320,7 @@ impl Linux {
         Ok(())
     }
 
-    /// QEMU's words for any guest: the settings of our nodes.
+    /// Returns QEMU's arguments for any guest: the settings of our nodes.
     fn arguments(&self, node: &Node, files: &Path, job: &str) -> Vec<String> {
         let memory = node.memory_mib;
         let machine = format!("{},memory-backend=ram", node.machine);
@@ -352,7 +354,7 @@ impl Linux {
     }
 }
 
-/// Network card and shared memory of one of the two guests.
+/// Returns QEMU's arguments for the network card and the shared memory of one of the two guests.
 fn devices(role: usize, network: &Path, window: &File) -> Vec<String> {
     let server = if role == 1 { "on" } else { "off" };
     let network = network.display();
@@ -373,15 +375,15 @@ fn devices(role: usize, network: &Path, window: &File) -> Vec<String> {
     .into()
 }
 
-/// Something a guest did.
+/// An event of a guest.
 enum Said {
-    /// It printed a line, at this time.
+    /// The guest printed a line at this time.
     Line {
         guest: usize,
         at: Instant,
         text: String,
     },
-    /// It ended.
+    /// The guest's QEMU ended.
     End { guest: usize },
 }
 
@@ -390,7 +392,7 @@ fn next(lines: &Receiver<Said>) -> Result<Said> {
     lines.recv_timeout(SILENCE).map_err(|_| nothing.into())
 }
 
-/// A running QEMU; dropping it ends it.
+/// A running QEMU, which ends when this is dropped.
 struct Guest(Child);
 
 impl Guest {
@@ -435,20 +437,20 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // One that ended by itself cannot be killed, nor need it be.
+        // A guest that ended by itself cannot be killed and need not be.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Where a guest's console and QEMU's own words go, for messages.
+/// Returns the log for a guest's console and QEMU's own output, for messages.
 fn log_name(name: &str) -> Result<String> {
     let path = workspace::make(Place::Run)?.join("bench");
     std::fs::create_dir_all(&path).context(|| format!("create {}", path.display()))?;
     Ok(workspace::display(&path.join(format!("{name}.log"))))
 }
 
-/// Waits until somebody listens on a socket.
+/// Waits until a program listens on a socket.
 fn wait_for(socket: &Path) -> Result<()> {
     let start = Instant::now();
     let list = Path::new("/proc/net/unix");
@@ -461,8 +463,8 @@ fn wait_for(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel's list of UNIX sockets has this one as one that takes connections: a socket's
-/// file is there before.
+/// Returns whether the kernel's list of UNIX sockets has this one as a listening one. The socket's
+/// file exists earlier than that.
 fn listens(list: &str, socket: &Path) -> bool {
     /// `__SO_ACCEPTCON`, as the column "Flags" shows it.
     const LISTENS: &str = "00010000";
@@ -473,7 +475,7 @@ fn listens(list: &str, socket: &Path) -> bool {
     })
 }
 
-/// Adds the files of the RDMA guests, each where its package has it.
+/// Adds the files of the RDMA guests, each at the path it has in its package.
 fn add_rdma(archive: &mut Archive, root: &Path) -> Result<()> {
     let same = RDMA_FILES.iter().map(|name| (*name, *name));
     let files: Vec<_> = same.chain([LINKER]).collect();
@@ -567,7 +569,7 @@ mod tests {
         }
     }
 
-    /// The comparison holds only as long as both run under the same settings.
+    /// The comparison holds only if both run under the same settings.
     #[test]
     fn linux_guests_have_the_settings_of_our_nodes() {
         let node = config::node().unwrap();

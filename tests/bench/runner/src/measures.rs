@@ -3,18 +3,20 @@
 use crate::sample::{Sample, Samples, pairs};
 use serde::Serialize;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     /// The median of a test at a size.
     At(&'static str, u64),
-    /// The least repetition of each boot of a test at a size: what it takes undisturbed.
+    /// The median of the least repetition of each boot of a test at a size: the time it takes
+    /// undisturbed.
     Least(&'static str, u64),
-    /// The best of several: the shortest time, the highest rate.
+    /// The best of several tests: the shortest time, or the highest rate.
     Best(&'static [(&'static str, u64)]),
-    /// The worst of several: the longest time, the lowest rate.
+    /// The worst of several tests: the longest time, or the lowest rate.
     Worst(&'static [(&'static str, u64)]),
-    /// The least size at which a test reaches half of its best rate, the largest of several tests.
+    /// The least size at which a test reaches half of its best rate; of several tests the largest
+    /// such size.
     HalfPeak(&'static [&'static str]),
 }
 
@@ -23,35 +25,35 @@ pub enum Source {
 pub enum Against {
     /// The limit of the machine.
     Limit(Source),
-    /// The system that a user would take instead.
+    /// The system that a user would use instead.
     Peer(Source),
-    /// The same with few of what grows: this size of the same test. Between the two lie seconds,
-    /// so both are first divided by their yardsticks (see [`relative`]).
+    /// The same test at this size, with few of what grows. Seconds pass between the two, so both
+    /// are first divided by their yardsticks (see [`relative`]).
     Few(u64),
-    /// Nothing: the goal is a value.
+    /// Nothing, because the goal is a value.
     Nothing,
 }
 
-/// How the ratio is made, and what it must be.
+/// How the ratio is computed, and what it must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// Ours divided by the other must not exceed this.
+    /// Our value divided by the other must not exceed this.
     AtMost(f64),
-    /// Ours divided by the other must reach this.
+    /// Our value divided by the other must reach this.
     AtLeast(f64),
-    /// The other divided by ours must reach this factor (for times).
+    /// The other value divided by ours must reach this factor (for times).
     TimesFaster(f64),
 }
 
 impl Goal {
-    /// The number.
+    /// Returns the number of the goal.
     pub fn value(self) -> f64 {
         match self {
             Self::AtMost(value) | Self::AtLeast(value) | Self::TimesFaster(value) => value,
         }
     }
 
-    /// Which way it is meant.
+    /// Returns in words whether the goal is an upper or a lower bound.
     pub fn kind(self) -> &'static str {
         match self {
             Self::AtMost(_) => "at most",
@@ -59,7 +61,7 @@ impl Goal {
         }
     }
 
-    /// The ratio of two positive values.
+    /// Returns the ratio of two positive values.
     pub fn ratio(self, ours: f64, other: f64) -> f64 {
         match self {
             Self::AtMost(_) | Self::AtLeast(_) => ours / other,
@@ -67,7 +69,7 @@ impl Goal {
         }
     }
 
-    /// Whether a ratio is good enough.
+    /// Returns whether a ratio meets the goal.
     fn met(self, ratio: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
@@ -75,7 +77,7 @@ impl Goal {
         }
     }
 
-    /// The verdict on a ratio with the quartiles of the ratios behind it.
+    /// Returns the verdict on a ratio, given the quartiles of the ratios behind it.
     pub fn verdict(self, quartiles: [f64; 2]) -> Verdict {
         match quartiles.map(|ratio| self.met(ratio)) {
             [true, true] => Verdict::Met,
@@ -89,9 +91,9 @@ impl Goal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Both quartiles are good enough.
+    /// Both quartiles meet the goal.
     Met,
-    /// Neither is.
+    /// Neither quartile meets the goal.
     Missed,
     /// The goal lies between the quartiles, or there are too few ratios for quartiles.
     Undecided,
@@ -100,9 +102,9 @@ pub enum Verdict {
 /// A measure of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Measure {
-    /// Short name, in `results.json`.
+    /// The short name, in `results.json`.
     pub name: &'static str,
-    /// Its title, for people.
+    /// The title, for people.
     pub title: &'static str,
     /// Our value.
     pub ours: Source,
@@ -112,19 +114,19 @@ pub struct Measure {
     pub goal: Goal,
 }
 
-/// A value with where it came from.
+/// A value, and the repetitions it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
     /// The median.
     pub median: f64,
     /// Its unit.
     pub unit: String,
-    /// All repetitions; none when the value is no median of them.
+    /// All repetitions; empty if the value is not their median.
     pub sample: Sample,
 }
 
 impl Source {
-    /// The value, or why there is none.
+    /// Returns the value, or the reason why there is none.
     pub fn value(&self, samples: &Samples) -> Result<Value, String> {
         match self {
             Self::At(test, size) => at(samples, test, *size),
@@ -156,7 +158,8 @@ fn at(samples: &Samples, test: &str, size: u64) -> Result<Value, String> {
     found.ok_or_else(|| samples.why_not(test, size))
 }
 
-/// The best or the worst of several. All must have been measured: a missing one could be it.
+/// Returns the best or the worst of several values. All must have been measured, because a missing
+/// one could be the best or worst.
 fn extreme(samples: &Samples, places: &[(&str, u64)], best: bool) -> Result<Value, String> {
     let mut chosen: Option<Value> = None;
     for (test, size) in places {
@@ -191,9 +194,9 @@ fn half_peak(samples: &Samples, tests: &[&str]) -> Result<Value, String> {
     })
 }
 
-/// The time of each repetition of a test of growth, as a multiple of its yardstick. The yardstick
-/// (the test `…_yard`) runs in turn with it and cannot depend on what grows: it takes the machine's
-/// changing speed out.
+/// Returns the time of each repetition of a test of growth, as a multiple of its yardstick. The
+/// yardstick (the test `…_yard`) runs in turn with the test and cannot depend on what grows, so
+/// the multiple does not depend on the machine's changing speed.
 pub fn relative(samples: &Samples, test: &str, size: u64) -> Result<Vec<f64>, String> {
     let of = |test: &str| {
         let sample = samples.get(test, size);

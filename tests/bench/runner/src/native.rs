@@ -1,5 +1,5 @@
-//! Programs of this machine: those of the benchmark are built here, and the one that measures
-//! without QEMU is run.
+//! Programs of this machine: builds those of the benchmark, and runs the one that measures without
+//! QEMU.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Result, TimedStep};
@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 /// The program that measures without QEMU.
 pub const NATIVE: &str = "bench-native";
 
-/// Builds a program for this machine's system, static, so that it also runs in a guest without
-/// libraries; gives its file.
+/// Builds a program for this machine's system. It is static, so that it also runs in a guest
+/// without libraries. Returns its file.
 pub fn build(package: &str) -> Result<PathBuf> {
     const TRIPLE: &str = "x86_64-unknown-linux-gnu";
     let step = TimedStep::start(format!("building {package}"));
     let target = Place::Bench.path().join("build");
     let status = cargo::in_project()
-        // Two of their dependencies use unstable features (see `test`).
+        // Two of the dependencies use unstable features (see `test`).
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
@@ -34,7 +34,7 @@ pub fn build(package: &str) -> Result<PathBuf> {
     Ok(target.join(TRIPLE).join("release").join(package))
 }
 
-/// Measures without QEMU; `line` gets the program's lines.
+/// Measures without QEMU. Passes the program's lines to `line`.
 pub fn run(quick: bool, line: &mut dyn FnMut(&str)) -> Result<()> {
     let mut command = Command::new(build(NATIVE)?);
     command.arg("--json");

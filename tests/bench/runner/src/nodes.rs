@@ -1,4 +1,4 @@
-//! Runs on our own nodes: boot to shell, the bare nodes that give the limits, and `scif-perf`.
+//! Runs on our own nodes: boot to the shell, the bare nodes that give the limits, and `scif-perf`.
 
 use harness::base::report::{Failure, Result};
 use harness::base::run_directory::RunDirectory;
@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 /// The console's last bytes when the shell waits for the first command.
 const PROMPT: &[u8] = b" # ";
-/// Longest boot.
+/// Longest time of a boot.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A boot to the shell.
 pub struct Booted {
     /// Nanoseconds from the start of QEMU to the shell's first prompt.
     pub nanoseconds: f64,
-    /// Bytes of the kernel and the files that were booted.
+    /// Size in bytes of the kernel and the files that were booted.
     pub image_bytes: f64,
 }
 
-/// Boots one node, alone, with a shell on its console.
+/// Boots one node alone, with a shell on its console.
 pub fn boot(settings: &Settings, image: &dyn Image) -> Result<Booted> {
     let run = Run::new("bench-boot", settings, BOOT_LIMIT)?;
     let directory = RunDirectory::new()?;
@@ -70,17 +70,17 @@ pub fn boot(settings: &Settings, image: &dyn Image) -> Result<Booted> {
 /// A run of measuring programs on our nodes.
 #[derive(Debug)]
 pub struct Nodes {
-    /// Name for the logs.
+    /// The name for the logs.
     pub name: &'static str,
     /// Number of nodes.
     pub nodes: usize,
-    /// Script of each node.
+    /// The script of each node.
     pub scripts: BTreeMap<usize, String>,
-    /// Hard limit.
+    /// Longest time of the run.
     pub limit: Duration,
 }
 
-/// Gives the lines of node 0 to a function, and notes what the kernels say of their clocks.
+/// Passes the lines of node 0 to a function, and collects the wrong clocks that kernels report.
 struct Lines<'a> {
     take: &'a mut dyn FnMut(&str),
     wrong_clocks: Vec<String>,
@@ -100,13 +100,14 @@ impl Observer for Lines<'_> {
     }
 }
 
-/// How fast the local timer counts that QEMU gives a guest: 1 GHz, divided by 16. A kernel measures
-/// its clock in the same windows, so both are as wrong as this reading of it.
+/// The rate in kHz of the local timer that QEMU gives a guest: 1 GHz, divided by 16. A kernel
+/// measures its clock in the same windows, so its clock is as wrong as its reading of this timer.
 const TIMER_KHZ: u64 = 62_500;
-/// A guest whose reading is more than this part off is refused: 2 %.
+/// A guest whose reading is off by more than one part in this number, 2 %, is refused.
 const MOST_OFF: u64 = 50;
 
-/// Our kernel's line about its local timer: `kernel: clock: TSC <MHz> MHz, timer <kHz> kHz`.
+/// Parses our kernel's line about its local timer: `kernel: clock: TSC <MHz> MHz, timer <kHz>
+/// kHz`.
 fn timer_khz(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("kernel: clock: ")?;
     let (_, rest) = rest.split_once(", timer ")?;
@@ -114,7 +115,7 @@ fn timer_khz(text: &str) -> Option<u64> {
 }
 
 impl Nodes {
-    /// Runs it; `line` gets the lines of node 0.
+    /// Runs the programs. Passes the lines of node 0 to `line`.
     pub fn run(
         &self,
         settings: &Settings,

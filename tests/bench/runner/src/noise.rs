@@ -1,5 +1,5 @@
 //! The machine's noise during a run: processor time that its hypervisor and other programs took,
-//! and how far the repetitions of limits, which do the same each time, lie apart.
+//! and how far the repetitions of limits, which do the same each time, differ.
 
 use crate::numbers::{absolute, digits};
 use crate::sample::{Samples, quartiles};
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The disturbances of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Noise {
-    /// Each step, in order.
+    /// All steps, in order.
     pub steps: Vec<Taken>,
     /// Limits whose repetitions are spread over the run.
     pub limits: Vec<Repeated>,
@@ -17,9 +17,9 @@ pub struct Noise {
 /// Processor time that others took during a step, as shares of the time of all processors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Taken {
-    /// The step's name.
+    /// The name of the step.
     pub step: String,
-    /// Seconds of all processors together.
+    /// The time of all processors together, in seconds.
     pub seconds: f64,
     /// The share that the hypervisor gave to other machines while a program wanted to run here.
     pub stolen: f64,
@@ -27,24 +27,24 @@ pub struct Taken {
     pub others: f64,
 }
 
-/// A limit, measured again and again.
+/// A limit that was measured repeatedly.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Repeated {
-    /// Its test.
+    /// The name of the test.
     pub test: &'static str,
-    /// The test's size in bytes.
+    /// The size of the test in bytes.
     pub size: u64,
     /// The unit of the values: `ns` or `bytes_per_s`.
     pub unit: String,
     /// Number of repetitions.
     pub repetitions: usize,
-    /// Least and largest repetition.
+    /// The least and the largest repetition.
     pub spread: [f64; 2],
     /// Quartiles of the repetitions.
     pub quartiles: [f64; 2],
 }
 
-/// These limits: round trips, wake-ups and copies, in guests and natively.
+/// The limits: round trips, wake-ups and copies, in guests and natively.
 const LIMITS: [(&str, u64); 5] = [
     ("bare_pingpong", 8),
     ("bare_doorbell", 8),
@@ -53,7 +53,7 @@ const LIMITS: [(&str, u64); 5] = [
     ("native_memcpy", 1 << 20),
 ];
 
-/// Ticks of the system's clock in a second, as Linux counts in `/proc`.
+/// Ticks per second of the clock that Linux counts in `/proc`.
 const TICKS: f64 = 100.0;
 
 /// Processor times since the machine's start, in ticks.
@@ -66,13 +66,13 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of now; nothing when the system does not say them.
+    /// Reads the present times; `None` if the system does not report them.
     pub fn now() -> Option<Self> {
         let file = |path| std::fs::read_to_string(path).ok();
         Self::parse(&file("/proc/stat")?, &file("/proc/self/stat")?)
     }
 
-    /// Of the texts of `/proc/stat` and `/proc/self/stat`.
+    /// Parses the times from the texts of `/proc/stat` and `/proc/self/stat`.
     fn parse(machine: &str, process: &str) -> Option<Self> {
         let line = machine.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let fields: Option<Vec<u64>> = line
@@ -81,9 +81,10 @@ impl Times {
             .map(|field| field.parse().ok())
             .collect();
         let [user, nice, system, idle, waiting, hard, soft, stolen] = fields?.try_into().ok()?;
-        // The program's name, in parentheses, may hold anything.
+        // The program's name, in parentheses, may contain anything.
         let (_, fields) = process.rsplit_once(')')?;
-        // Its own times and those of children it has waited for: user and system of each.
+        // The program's own times and those of the children that it has waited for: user and
+        // system time of each.
         let own = fields.split_whitespace().skip(11).take(4);
         let own: Option<Vec<u64>> = own.map(|field| field.parse().ok()).collect();
         let busy = user + nice + system + hard + soft;
@@ -95,7 +96,7 @@ impl Times {
         })
     }
 
-    /// The shares that others took between two readings.
+    /// Returns the shares that others took between two readings.
     pub fn taken(before: Option<Self>, after: Option<Self>, step: &str) -> Option<Taken> {
         let (before, after) = (before?, after?);
         let all = after.all.checked_sub(before.all).filter(|all| *all > 0)? as f64;
@@ -110,7 +111,7 @@ impl Times {
 }
 
 impl Noise {
-    /// The noise of a run with these steps and results.
+    /// Computes the noise of a run with these steps and results.
     pub fn of(steps: Vec<Taken>, samples: &Samples) -> Self {
         let limits = LIMITS.iter().filter_map(|&(test, size)| {
             let sample = samples.get(test, size)?;
@@ -129,14 +130,14 @@ impl Noise {
         }
     }
 
-    /// A part of all steps' time.
+    /// Returns the mean of a share over the time of all steps.
     fn mean(&self, part: fn(&Taken) -> f64) -> f64 {
         let seconds: f64 = self.steps.iter().map(|step| step.seconds).sum();
         let taken = self.steps.iter().map(|step| part(step) * step.seconds);
         taken.sum::<f64>() / seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// The paragraph that says it.
+    /// Returns the paragraph that describes the noise.
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let shares = |part: fn(&Taken) -> f64| {

@@ -1,6 +1,6 @@
 //! Numbers in units for people.
 
-/// A number with three or four digits that count.
+/// Formats a number with three or four significant digits.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -10,7 +10,8 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A value with its unit: times in ns to s, rates in MB/s or GB/s (powers of ten), sizes in bytes.
+/// Formats a value with its unit: times in ns to s, rates in MB/s or GB/s (powers of ten), sizes
+/// in bytes.
 pub fn absolute(value: f64, unit: &str) -> String {
     let scaled = |factors: &[(f64, &str)]| {
         let fits = factors.iter().find(|(factor, _)| value >= *factor);

@@ -1,14 +1,15 @@
-//! The generated part of `docs/performance.md`: where the results are from, the table, the plots.
+//! The generated part of `docs/performance.md`: the origin of the results, the table, the plots.
 
 use crate::results::{Entry, HEADS, Setting, counts, rows};
 use crate::sample::Neighbours;
 use harness::base::report::Result;
 
-/// Where the generated part begins and ends.
+/// Marks of the beginning and the end of the generated part.
 const BEGIN: &str = "<!-- begin: written by `make bench` -->";
 const END: &str = "<!-- end: written by `make bench` -->";
 
-/// The generated part. `plots` are file names with what they show, relative to the page.
+/// Returns the generated part. `plots` are file names, relative to the page, each with what it
+/// shows.
 pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)]) -> String {
     let mut text = format!(
         "Measured {}, {} boots of each step; machine: {}; {}; peers: Linux {}.\n\n",
@@ -48,7 +49,7 @@ pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)])
     text
 }
 
-/// The page with its generated part replaced.
+/// Returns the page with its generated part replaced.
 pub fn replaced(page: &str, generated: &str) -> Result<String> {
     let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;

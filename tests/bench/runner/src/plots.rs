@@ -5,15 +5,15 @@ use crate::numbers::absolute;
 use crate::sample::{Samples, median, quartiles};
 use crate::svg::{Axis, Plot, Scale, Series};
 
-/// A plot's file name, without its end, and what it shows.
+/// A plot, with its file name.
 pub struct Named {
-    /// Name of the file, without `.svg`.
+    /// The name of the file without `.svg`.
     pub file: &'static str,
     /// The plot.
     pub plot: Plot,
 }
 
-/// A size in bytes for a tick.
+/// Formats a size in bytes for a tick.
 fn bytes(value: f64) -> String {
     match value as u64 {
         bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
@@ -26,7 +26,7 @@ fn count(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// A small number for a tick, without the dust of its arithmetic.
+/// Formats a small number for a tick, without rounding errors.
 fn plain(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
 }
@@ -41,8 +41,8 @@ const SIZE: Axis = Axis {
     format: bytes,
 };
 
-/// The medians of a test's repetitions over its sizes, with their quartiles; `unit` is how many of
-/// the test's own unit make one of the plot.
+/// Returns the medians of a test's repetitions over its sizes, with their quartiles. `unit` is the
+/// number of the test's units in one unit of the plot.
 fn over_sizes(samples: &Samples, name: &str, test: &str, unit: f64, dashed: bool) -> Series {
     let mut line = series(name, Points::new(), dashed);
     for (size, sample) in samples.series(test) {
@@ -67,7 +67,7 @@ fn series(name: &str, points: Points, dashed: bool) -> Series {
     }
 }
 
-/// All plots; one without results has no points.
+/// Returns all plots. A plot without results has no points.
 pub fn plots(samples: &Samples) -> Vec<Named> {
     let named = |file, plot| Named { file, plot };
     let mut plots = vec![
@@ -79,7 +79,7 @@ pub fn plots(samples: &Samples) -> Vec<Named> {
     plots
 }
 
-/// Of several tests the fastest at each size, as [`over_sizes`].
+/// Returns the fastest of several tests at each size, in the form of [`over_sizes`].
 fn fastest(samples: &Samples, name: &str, tests: &[&str], unit: f64) -> Series {
     let mut line = series(name, Points::new(), true);
     for test in tests {
@@ -102,7 +102,7 @@ fn fastest(samples: &Samples, name: &str, tests: &[&str], unit: f64) -> Series {
     line
 }
 
-/// Raw copies, in our nodes and in Linux guests.
+/// The raw copies in our nodes and in Linux guests.
 const RAW_COPIES: [&str; 4] = ["bare_write", "bare_read", "linux_write", "linux_read"];
 
 fn bandwidth(samples: &Samples) -> Plot {
@@ -195,18 +195,18 @@ fn messages(samples: &Samples) -> Plot {
     }
 }
 
-/// A plot of what a cost is when there is more and more of something.
+/// A plot of a cost that depends on how many objects of some kind there are.
 struct Growth {
     file: &'static str,
     title: &'static str,
     /// The quantity that grows.
     of: &'static str,
     scale: Scale,
-    /// Names of the curves, each with its test.
+    /// The names of the curves, each with its test.
     curves: &'static [(&'static str, &'static str)],
 }
 
-/// One plot for each thing that grows: a place on the axis of one means nothing for the others.
+/// One plot for each quantity that grows, because an axis cannot be shared between them.
 const GROWTH: [Growth; 4] = [
     Growth {
         file: "growth-connections",
@@ -241,8 +241,8 @@ const GROWTH: [Growth; 4] = [
     },
 ];
 
-/// Each curve, in yardsticks of its time, as a ratio to its own first point: flat is what it should
-/// be.
+/// Returns the curves of a plot. Each value is in yardsticks of its time, as a ratio to the first
+/// point of its curve; a flat curve is the aim.
 fn growth(samples: &Samples, what: &Growth) -> Plot {
     let curve = |(name, test): &(&str, &str)| {
         let sizes = samples.series(test).into_iter().map(|(size, _)| size);
@@ -330,7 +330,7 @@ mod tests {
                 assert!(spread.eq(places), "{}: {}", named.file, line.name);
             }
         }
-        // What was not measured has no plot.
+        // Tests that were not measured have no plot.
         let shown = plots.iter().filter(|named| named.plot.render().is_some());
         let shown: Vec<_> = shown.map(|named| named.file).collect();
         let measured = ["bandwidth", "percentiles", "messages", "growth-connections"];

@@ -8,58 +8,59 @@ use crate::table::MEASURES;
 use harness::base::report::Context;
 use serde::Serialize;
 
-/// One measure of `results.json`. Times are in nanoseconds, rates in bytes per second.
+/// An entry of `results.json` for one measure. Times are in nanoseconds, rates in bytes per
+/// second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// Short name.
+    /// The short name of the measure.
     pub name: &'static str,
-    /// Its title.
+    /// The title of the measure.
     pub title: &'static str,
     /// The unit of `ours`, `limit` and `peer`: `ns`, `bytes_per_s` or `bytes`.
     pub unit: String,
-    /// Our median.
+    /// The median of our value.
     pub ours: Option<f64>,
-    /// The median of what the machine can do at most.
+    /// The median of the machine's limit.
     pub limit: Option<f64>,
-    /// The median of what a user would take instead.
+    /// The median of the system that a user would use instead.
     pub peer: Option<f64>,
-    /// The median of the ratios of neighbours: ours to the other, or the other to ours where the
-    /// goal is "times faster".
+    /// The median of the ratios of neighbours: of ours to the other value, or of the other to ours
+    /// where the goal is "times faster".
     pub ratio: Option<f64>,
-    /// Lower and upper quartile of those ratios.
+    /// The lower and the upper quartile of these ratios.
     pub ratio_spread: Option<[f64; 2]>,
-    /// The number of ratios, or of values where there is nothing to compare with.
+    /// The number of ratios, or of values if there is nothing to compare with.
     pub pairs: usize,
-    /// Whether neighbours followed each other, or were of the same boot.
+    /// Whether the neighbours followed each other, or were only in the same boot.
     pub neighbours: Option<Neighbours>,
-    /// The goal's number.
+    /// The number of the goal.
     pub goal: f64,
     /// `at most` or `at least`.
     pub goal_is: &'static str,
-    /// Whether the quartiles of the ratios are good enough; nothing when there is no ratio.
+    /// Whether the quartiles of the ratios meet the goal; `None` if there is no ratio.
     pub verdict: Option<Verdict>,
-    /// Number of repetitions, of ours and of the other.
+    /// The number of repetitions of our value and of the other one.
     pub repetitions: Vec<usize>,
-    /// Least and largest repetition, of ours and of the other.
+    /// The least and the largest repetition of our value and of the other one.
     pub spread: Vec<[f64; 2]>,
-    /// Why there is no ratio.
+    /// The reason why there is no ratio.
     pub error: Option<String>,
 }
 
 /// Where and how the results were taken.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setting {
-    /// Day, UTC.
+    /// The day in UTC.
     pub date: String,
-    /// Processor, number of cores, system.
+    /// The processor, the number of cores and the system.
     pub machine: String,
-    /// Version of QEMU, and how it was called.
+    /// The version of QEMU, and how it was called.
     pub emulator: String,
-    /// The Linux kernel of the peers.
+    /// The version of the Linux kernel of the peers.
     pub linux: String,
-    /// The sources' commit.
+    /// The commit of the sources.
     pub commit: String,
-    /// Boots of each measure.
+    /// The number of boots of each measure.
     pub boots: u64,
     /// Whether this was only a smoke run.
     pub quick: bool,
@@ -67,11 +68,11 @@ pub struct Setting {
     pub noise: Noise,
 }
 
-/// Fewest ratios, or values, that have quartiles: those of fewer are their least and largest one,
-/// or a single one.
+/// Fewest ratios, or values, for a verdict by their quartiles. The quartiles of fewer are just the
+/// least and the largest one, or a single one.
 const LEAST_PAIRS: usize = 3;
 
-/// The ratios of a measure: of each pair of neighbours, with what both values were.
+/// The ratios of a measure, one for each pair of neighbours, and the medians of both values.
 struct Ratios {
     neighbours: Neighbours,
     ratios: Vec<f64>,
@@ -80,7 +81,7 @@ struct Ratios {
     other: Option<f64>,
 }
 
-/// Ratios of ours to the other, each to its neighbour.
+/// Computes the ratios of our value to the other, each to its neighbour.
 fn ratios(measure: &Measure, ours: &Value, other: &Value) -> Result<Ratios, String> {
     let (neighbours, pairs) = pairs(&ours.sample, &other.sample);
     if pairs.is_empty() {
@@ -98,7 +99,8 @@ fn ratios(measure: &Measure, ours: &Value, other: &Value) -> Result<Ratios, Stri
     })
 }
 
-/// Ratios of many to few, each in yardsticks of its time; `Few` is for values at a size only.
+/// Computes the ratios of many to few, each in yardsticks of its time. `Few` is only for values at
+/// a size.
 fn grown(measure: &Measure, few: u64, samples: &Samples) -> Result<Ratios, String> {
     let Source::At(test, many) = measure.ours else {
         return Err("only a test at a size can be compared with fewer".to_string());
@@ -106,7 +108,8 @@ fn grown(measure: &Measure, few: u64, samples: &Samples) -> Result<Ratios, Strin
     let few = relative(samples, test, few)?;
     let base = median(&few).ok_or("nothing was measured")?;
     let many = relative(samples, test, many)?;
-    // The few vary as well: each of the many with each of them shows the spread of both.
+    // The values of few vary as well, so the quartiles are those of each of the many with each of
+    // the few.
     let each = many
         .iter()
         .flat_map(|many| few.iter().map(move |few| (*many, *few)));
@@ -125,7 +128,7 @@ fn grown(measure: &Measure, few: u64, samples: &Samples) -> Result<Ratios, Strin
     })
 }
 
-/// The entry of a measure.
+/// Computes the entry of a measure.
 fn entry(measure: &Measure, samples: &Samples) -> Entry {
     let ours = measure.ours.value(samples);
     let (other, is_limit) = match (measure.against, measure.ours) {
@@ -161,11 +164,11 @@ fn entry(measure: &Measure, samples: &Samples) -> Entry {
     let verdict = match (ratio, spread) {
         (Some(_), Some(spread)) if count >= LEAST_PAIRS => Some(measure.goal.verdict(spread)),
         (Some(_), Some(_)) => Some(Verdict::Undecided),
-        // A value that is counted and does not vary.
+        // A counted value, which does not vary.
         (Some(ratio), None) => Some(measure.goal.verdict([ratio, ratio])),
         (None, _) => None,
     };
-    // What is shown beside a ratio are the values behind it.
+    // The values shown beside a ratio are those from which it was computed.
     let paired = |value: fn(&Ratios) -> Option<f64>| found.as_ref().and_then(value);
     let all = |value: &Option<Value>| value.as_ref().map(|value| value.median);
     let shown = paired(|found| found.other).or(all(&other));
@@ -198,7 +201,7 @@ fn entry(measure: &Measure, samples: &Samples) -> Entry {
     }
 }
 
-/// The entries of all measures.
+/// Computes the entries of all measures.
 pub fn entries(samples: &Samples) -> Vec<Entry> {
     MEASURES
         .iter()
@@ -232,7 +235,7 @@ struct Document<'a> {
     samples: Vec<Raw<'a>>,
 }
 
-/// The text of `results.json`. `failures` are steps that failed, with the reason.
+/// Returns the text of `results.json`. `failures` are the steps that failed, with the reason.
 pub fn json(
     setting: &Setting,
     entries: &[Entry],
@@ -266,7 +269,8 @@ pub fn json(
         .map(|text| text + "\n")
 }
 
-/// Rows of the table: title, ratio, quartiles of the ratios, goal, whether met, ours, the other.
+/// Returns the rows of the table: title, ratio, quartiles of the ratios, goal, whether it is met,
+/// our value, the other value.
 pub fn rows(entries: &[Entry]) -> Vec<[String; 7]> {
     let row = |entry: &Entry| {
         let show = |value: Option<f64>| match value {
@@ -303,7 +307,7 @@ pub fn rows(entries: &[Entry]) -> Vec<[String; 7]> {
     entries.iter().map(row).collect()
 }
 
-/// How many entries have each verdict, in words.
+/// Returns in words how many entries have each verdict.
 pub fn counts(entries: &[Entry]) -> String {
     let count = |verdict: Option<Verdict>| {
         let such = entries.iter().filter(|entry| entry.verdict == verdict);
@@ -318,7 +322,7 @@ pub fn counts(entries: &[Entry]) -> String {
     )
 }
 
-/// Heads of those columns.
+/// The heads of the columns of [`rows`].
 pub const HEADS: [&str; 7] = [
     "measure",
     "ratio",
@@ -329,7 +333,7 @@ pub const HEADS: [&str; 7] = [
     "other",
 ];
 
-/// The table for a terminal.
+/// Returns the table for a terminal.
 pub fn table(entries: &[Entry]) -> String {
     let mut rows = rows(entries);
     rows.insert(0, HEADS.map(str::to_string));
@@ -343,7 +347,7 @@ pub fn table(entries: &[Entry]) -> String {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padding = " ".repeat(width - cell.chars().count());
-            // Words to the left, numbers to the right.
+            // Words are aligned to the left, numbers to the right.
             let cell = match column {
                 0 | 3 | 4 => format!("{cell}{padding}  "),
                 _ => format!("{padding}{cell}  "),
@@ -366,7 +370,7 @@ pub mod tests {
     use super::*;
     use crate::sample::tests::samples;
 
-    /// Some setting.
+    /// Makes a setting for tests.
     pub fn setting() -> Setting {
         Setting {
             date: "2000-01-01".to_string(),
@@ -396,7 +400,7 @@ pub mod tests {
         ]);
         let entries = entries(&samples);
         let pio = found(&entries, "pio_rtt_8");
-        // One pair has no quartiles.
+        // A single pair has no quartiles.
         let undecided = Some(Verdict::Undecided);
         assert_eq!((pio.ratio, pio.verdict), (Some(1.1), undecided));
         assert_eq!((pio.limit, pio.peer), (Some(300.0), None));
@@ -434,7 +438,7 @@ pub mod tests {
                  \"repetitions\":{repetitions:?}}}"
             )
         };
-        // The machine slows down and gets fast again; the medians alone would say 2.
+        // The machine slows down and gets fast again; the medians alone would give the ratio 2.
         samples.take("", &line("pio_rtt", &[100.0, 220.0, 330.0, 440.0, 220.0]));
         samples.take(
             "",
@@ -523,7 +527,8 @@ pub mod tests {
     #[test]
     fn growth_is_counted_in_yardsticks() {
         let mut samples = Samples::default();
-        // With 1,000 the machine is half as fast, and a round trip costs a fifth more yardsticks.
+        // With 1,000 the machine is half as fast, and a round trip costs a fifth more in
+        // yardsticks.
         for (test, size, value) in [
             ("idle_rtt", 1, 1000.0),
             ("idle_rtt_yard", 1, 100.0),

@@ -1,24 +1,25 @@
-//! Samples: the lines that the measuring programs print, read and collected.
+//! Samples: reads and collects the lines that the measuring programs print.
 //!
-//! A result is one line of JSON that begins with `{"test":`; a line that begins with `# ` says what
-//! comes next; everything else on a console is something else. A measure is repeated inside a boot
-//! and over boots: its value is the median of all repetitions, its spread their least and largest.
+//! A result is one line of JSON that begins with `{"test":`. A line that begins with `# `
+//! announces what comes next; all other lines of a console are ignored. A measure is repeated
+//! inside a boot and over boots: its value is the median of all repetitions, its spread their
+//! least and largest.
 //!
-//! The machine's speed changes within milliseconds, so what is compared is compared with its
-//! *neighbour* ([`pairs`]): tests that ran in turn print the same word `turns`, and the i-th
-//! repetition of one belongs to the i-th of the other. What cannot run in turn, as it needs other
-//! guests, is compared boot by boot.
+//! The machine's speed changes within milliseconds, so each value is compared with its *neighbour*
+//! ([`pairs`]): tests that ran in turn print the same word `turns`, and the i-th repetition of one
+//! belongs to the i-th of the other. Values that cannot be measured in turn, because they need
+//! other guests, are compared boot by boot.
 
 use crate::numbers::absolute;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a result's line begins.
+/// The beginning of a result's line.
 const RESULT: &str = "{\"test\":";
-/// How a progress line begins.
+/// The beginning of a progress line.
 const PROGRESS: &str = "# ";
 
-/// One result as printed. Times are in nanoseconds, rates in bytes per second; `unit` says which.
+/// One result as printed. Times are in nanoseconds, rates in bytes per second, as `unit` tells.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Printed {
     test: String,
@@ -33,20 +34,21 @@ struct Printed {
     #[serde(default)]
     repetitions: Vec<f64>,
     error: Option<String>,
-    /// How messages go: `bypass` or `file`.
+    /// The path of messages: `bypass` or `file`.
     path: Option<String>,
     /// How the sides wait: `poll`, `yield` or `block`.
     wait: Option<String>,
-    /// Which of several ways to do the same; the best one counts.
+    /// The name of one of several ways to do the same; the best one counts.
     #[serde(default)]
     routine: String,
-    /// With which tests it ran in turn.
+    /// The tests that ran in turn with this one.
     #[serde(default)]
     turns: String,
 }
 
 impl Printed {
-    /// The name of the measure: the test's, with what else makes it another measure.
+    /// Returns the name of the measure: that of the test, with the words that make it another
+    /// measure.
     fn name(&self, prefix: &str) -> String {
         let mut name = format!("{prefix}{}", self.test);
         for (key, word) in [(&self.path, "file"), (&self.wait, "block")] {
@@ -59,13 +61,13 @@ impl Printed {
     }
 }
 
-/// A measure: what was done, and its size in bytes or whatever else grows.
+/// The key of a measure: its name, and its size in bytes or in whatever else grows.
 pub type Key = (String, u64);
 
 /// The contents of one line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// The boot it was measured in; see [`Samples::begin`].
+    /// The boot in which it was measured; see [`Samples::begin`].
     boot: u64,
     turns: String,
     routine: String,
@@ -81,7 +83,7 @@ pub struct Run {
 pub struct Sample {
     /// `ns`, `bytes_per_s`, `per_s` or `bytes`.
     pub unit: String,
-    /// Single values behind the repetitions.
+    /// The number of single values behind the repetitions.
     pub n: u64,
     /// The median of each repetition.
     pub repetitions: Vec<f64>,
@@ -109,17 +111,17 @@ impl Sample {
         sample
     }
 
-    /// The median of the repetitions.
+    /// Returns the median of the repetitions.
     pub fn median(&self) -> Option<f64> {
         median(&self.repetitions)
     }
 
-    /// The least and the largest repetition.
+    /// Returns the least and the largest repetition.
     pub fn spread(&self) -> Option<[f64; 2]> {
         spread(&self.repetitions)
     }
 
-    /// Only the least repetition of each boot.
+    /// Returns a sample with only the least repetition of each boot.
     pub fn least(&self) -> Self {
         let least = self.boots().into_iter().map(|boot| Run {
             boot,
@@ -129,7 +131,7 @@ impl Sample {
         Self::of(&self.unit, &least.collect::<Vec<_>>())
     }
 
-    /// The repetitions of a boot.
+    /// Returns the repetitions of a boot.
     fn of_boot(&self, boot: u64) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| run.boot == boot);
         runs.flat_map(|run| run.repetitions.clone()).collect()
@@ -140,7 +142,7 @@ impl Sample {
     }
 }
 
-/// Which neighbours were compared.
+/// The kind of neighbours that were compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Neighbours {
@@ -150,7 +152,8 @@ pub enum Neighbours {
     Boots,
 }
 
-/// Both values of each pair of neighbours, ours first; none when they were never near each other.
+/// Returns both values of each pair of neighbours, ours first; no pairs if the two were never
+/// measured in the same boot.
 pub fn pairs(ours: &Sample, other: &Sample) -> (Neighbours, Vec<(f64, f64)>) {
     let mut turns = Vec::new();
     for run in ours.runs.iter().filter(|run| !run.turns.is_empty()) {
@@ -172,14 +175,14 @@ pub fn pairs(ours: &Sample, other: &Sample) -> (Neighbours, Vec<(f64, f64)>) {
     (Neighbours::Boots, boots.collect())
 }
 
-/// The least and the largest value.
+/// Returns the least and the largest value.
 pub fn spread(values: &[f64]) -> Option<[f64; 2]> {
     let least = values.iter().copied().reduce(f64::min)?;
     let largest = values.iter().copied().reduce(f64::max)?;
     Some([least, largest])
 }
 
-/// The values that a quarter of them do not exceed, and that a quarter reach (nearest rank).
+/// Returns the lower and the upper quartile (nearest rank).
 pub fn quartiles(values: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -187,7 +190,8 @@ pub fn quartiles(values: &[f64]) -> Option<[f64; 2]> {
     Some([*sorted.get(lower)?, *sorted.get(sorted.len() - 1 - lower)?])
 }
 
-/// The median; of an even number the mean of the two in the middle; of none nothing.
+/// Returns the median: for an even number of values the mean of the two in the middle; `None`
+/// without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -199,7 +203,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some((sorted[middle - 1] + upper) / 2.0)
 }
 
-/// Whether a run's median is better: of times the shorter one, of rates the higher one.
+/// Returns whether a run's median is better: a shorter time, fewer bytes, or a higher rate.
 fn is_better(unit: &str, run: &Run, than: &Run) -> bool {
     let (one, other) = (median(&run.repetitions), median(&than.repetitions));
     match unit {
@@ -208,35 +212,36 @@ fn is_better(unit: &str, run: &Run, than: &Run) -> bool {
     }
 }
 
-/// The meaning of a console's line.
+/// The meaning of a line on a console.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A result, taken; in words, unless it is one of several routines.
+    /// A result, which was recorded; in words, unless it is one of several routines.
     Result(Option<String>),
-    /// The next expected line.
+    /// An announcement of what comes next.
     Progress(String),
-    /// A result that says that a measure failed, or that cannot be understood.
+    /// A result that reports a failed measure, or that cannot be parsed.
     Failure(String),
-    /// Something else.
+    /// Any other line.
     Other,
 }
 
 /// All results of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// By measure: its unit, and the lines.
+    /// By measure: the unit, and the contents of the lines.
     runs: BTreeMap<Key, (String, Vec<Run>)>,
     errors: BTreeMap<Key, String>,
     boot: u64,
 }
 
 impl Samples {
-    /// From now on lines are of this boot. Steps with the same number stand together.
+    /// Assigns all further lines to this boot. Steps with the same number follow each other.
     pub fn begin(&mut self, boot: u64) {
         self.boot = boot;
     }
 
-    /// Takes a line of a console. `prefix` distinguishes measures that a program gives one name.
+    /// Handles a line of a console. `prefix` distinguishes measures to which a program gives the
+    /// same name.
     pub fn take(&mut self, prefix: &str, line: &str) -> Line {
         if let Some(text) = line.strip_prefix(PROGRESS) {
             return Line::Progress(text.to_string());
@@ -294,7 +299,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Adds a value that this tool took itself.
+    /// Adds a value that the runner measured itself.
     pub fn add_value(&mut self, test: &str, counts: &str, value: f64) {
         let boot = self.boot;
         let (unit, runs) = self.runs.entry((test.to_string(), 0)).or_default();
@@ -307,8 +312,8 @@ impl Samples {
         });
     }
 
-    /// The results of a measure; where there were several routines, those of the best one of each
-    /// boot and each round of turns.
+    /// Returns the results of a measure. If there were several routines, these are the results of
+    /// the best one of each boot and each round of turns.
     pub fn get(&self, test: &str, size: u64) -> Option<Sample> {
         let (unit, runs) = self.runs.get(&(test.to_string(), size))?;
         let mut best: Vec<&Run> = Vec::new();
@@ -326,7 +331,7 @@ impl Samples {
         Some(Sample::of(unit, best))
     }
 
-    /// Why there is no result of a measure.
+    /// Returns the reason why a measure has no result.
     pub fn why_not(&self, test: &str, size: u64) -> String {
         match self.errors.get(&(test.to_string(), size)) {
             Some(error) => format!("{test} of {size}: {error}"),
@@ -334,7 +339,7 @@ impl Samples {
         }
     }
 
-    /// All sizes of a measure with their results.
+    /// Returns all sizes of a measure with their results.
     pub fn series(&self, test: &str) -> Vec<(u64, Sample)> {
         let named = self.runs.range((test.to_string(), 0)..);
         let sizes = named.take_while(|((name, _), _)| name == test);
@@ -343,7 +348,7 @@ impl Samples {
             .collect()
     }
 
-    /// Everything, in order: measure, routine, results.
+    /// Iterates over all results in order: measure, routine, results.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &str, Sample)> {
         self.runs.iter().flat_map(|(key, (unit, runs))| {
             let routines: BTreeSet<&str> = runs.iter().map(|run| run.routine.as_str()).collect();
@@ -354,7 +359,7 @@ impl Samples {
         })
     }
 
-    /// Measures that failed, with the reason.
+    /// Iterates over the measures that failed, with the reason.
     pub fn errors(&self) -> impl Iterator<Item = (&Key, &String)> {
         self.errors.iter()
     }
@@ -364,7 +369,7 @@ impl Samples {
 pub mod tests {
     use super::*;
 
-    /// Results as a program would print them.
+    /// Makes results as a program would print them.
     pub fn samples(lines: &[(&str, u64, &str, f64)]) -> Samples {
         let mut samples = Samples::default();
         for (test, size, unit, value) in lines {
@@ -418,7 +423,7 @@ pub mod tests {
         assert_eq!(samples.iter().count(), 3);
     }
 
-    /// A line of a test with its routine and its companions.
+    /// Makes a line of a test with its routine and the tests in turn with it.
     fn line(test: &str, routine: &str, turns: &str, repetitions: &[f64]) -> String {
         format!(
             "{{\"test\":\"{test}\",\"size\":8,\"unit\":\"ns\",\"routine\":\"{routine}\",\

@@ -1,4 +1,4 @@
-//! The circumstances of a measurement: the machine, the programs' versions, the day.
+//! The circumstances of a measurement: the machine, the versions of programs, the day.
 
 use crate::noise::Noise;
 use crate::results::Setting;
@@ -6,7 +6,7 @@ use harness::base::workspace;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Reads all of it; a value that cannot be read is reported as unknown.
+/// Reads the circumstances. A value that cannot be read is reported as unknown.
 pub fn read(linux: &str, boots: u64, quick: bool, noise: Noise) -> Setting {
     Setting {
         date: today(),
@@ -32,7 +32,7 @@ fn first_line(program: &str, words: &[&str]) -> String {
     line.unwrap_or_else(|| "unknown".to_string())
 }
 
-/// The commit, and whether the sources differ from it.
+/// Returns the commit, and whether the sources differ from it.
 fn commit() -> String {
     first_line("git", &["describe", "--always", "--dirty"])
 }
@@ -58,8 +58,8 @@ fn today() -> String {
     date(days)
 }
 
-/// The day that is `days` after 1970-01-01, in today's calendar. Counted in years that begin in
-/// March, so that leap days come last.
+/// Returns the date of the day that is `days` after 1970-01-01, in the Gregorian calendar. It
+/// counts in years that begin in March, so that leap days come last.
 fn date(days: u64) -> String {
     let days = days + 719_468;
     let era = days / 146_097;

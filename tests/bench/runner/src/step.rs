@@ -9,17 +9,17 @@ use std::time::Duration;
 /// A step of the benchmark, by what it measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A Linux guest, from the start of QEMU to its first process.
+    /// Boots a Linux guest, from the start of QEMU to its first process.
     LinuxBoot,
-    /// Our node, from the start of QEMU to the shell's prompt.
+    /// Boots our node, from the start of QEMU to the shell's prompt.
     SkiffBoot,
-    /// Two Linux guests: what ours is compared with.
+    /// Two Linux guests: the peers that ours are compared with.
     LinuxPair,
-    /// Two of our nodes: limits and ours in turn.
+    /// Two of our nodes: the limits and our values in turn.
     Pair,
-    /// Two of our nodes: beside a thread that computes.
+    /// Two of our nodes: tests beside a thread that computes.
     Beside,
-    /// Four of our nodes, two of which only are there: the echoes of [`Beside`](Self::Beside).
+    /// Four of our nodes, two of them idle: the echoes of [`Beside`](Self::Beside).
     BesideFour,
     /// Two of our nodes: messages by C programs and by Rust programs.
     Languages,
@@ -27,17 +27,17 @@ pub enum Step {
     Loopback,
     /// Programs on this machine, without QEMU.
     Native,
-    /// Two Linux guests: RDMA verbs by software over their network cards.
+    /// Two Linux guests: RDMA verbs in software over their network cards.
     LinuxRdma,
     /// Two Linux guests: TCP and shared memory, all sizes.
     LinuxSizes,
-    /// Two of our nodes: all sizes, and what connecting, registering and mapping cost.
+    /// Two of our nodes: all sizes, and the costs of connecting, registering and mapping.
     Sizes,
-    /// Round trips beside more and more idle connections.
+    /// Round trips with more and more idle connections.
     Connections,
-    /// Transfers beside more and more windows.
+    /// Transfers with more and more windows.
     Windows,
-    /// Transfers beside more and more mapped pages.
+    /// Transfers with more and more mapped pages.
     Pages,
     /// Round trips with this number of nodes.
     Nodes(usize),
@@ -57,9 +57,9 @@ const REPEATED: &[Step] = &[
     Step::Native,
     Step::Connections,
 ];
-/// The number of the boot of steps whose repetitions are all inside one.
+/// The boot number of the steps that run once, with all repetitions inside one boot.
 pub const ONCE: u64 = 0;
-/// Those steps.
+/// The steps that run once.
 const SINGLE: &[Step] = &[
     Step::LinuxSizes,
     Step::Sizes,
@@ -70,9 +70,9 @@ const SINGLE: &[Step] = &[
     Step::Nodes(8),
 ];
 
-/// The steps with the number of their boot. Steps of one boot stand together, so that what is
-/// compared is measured shortly one after the other. A smoke run leaves out what would be the same
-/// as another step there.
+/// Returns the steps, each with the number of its boot. The steps of one boot follow each other,
+/// so that the values to compare are measured shortly one after the other. A smoke run leaves out
+/// a step that would be the same as another one.
 pub fn steps(boots: u64, only: Option<&str>, quick: bool) -> Vec<(Step, u64)> {
     let selected = |step: &&Step| only.is_none_or(|word| step.name().contains(word));
     let repeated = |boot| {
@@ -85,7 +85,8 @@ pub fn steps(boots: u64, only: Option<&str>, quick: bool) -> Vec<(Step, u64)> {
     (1..=boots).flat_map(repeated).chain(once).collect()
 }
 
-/// The image of these steps: what a user gets, and the test programs that their scripts name.
+/// Returns the contents of the image for these steps: what a user gets, and the test programs that
+/// their scripts name.
 pub fn contents(steps: &[(Step, u64)], quick: bool) -> Contents {
     let nodes = steps.iter().filter_map(|(step, _)| step.on_nodes(quick));
     let scripts: Vec<String> = nodes
@@ -94,7 +95,7 @@ pub fn contents(steps: &[(Step, u64)], quick: bool) -> Contents {
     Contents::named_in(Purpose::Release, scripts.iter().map(String::as_str))
 }
 
-/// The names of all steps, for ONLY=.
+/// Returns the names of all steps, for ONLY=.
 pub fn names() -> Vec<&'static str> {
     let all = REPEATED.iter().chain(SINGLE);
     let mut names: Vec<_> = all.map(|step| step.name()).collect();
@@ -102,7 +103,8 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Repetitions inside a boot, and the time for one size in a repetition, of what runs alone.
+/// Returns the number of repetitions inside a boot, and the time for one size in a repetition, of
+/// tests that run alone.
 fn effort(quick: bool) -> &'static str {
     match quick {
         true => "--json --repetitions 2 --budget-ms 5",
@@ -110,15 +112,15 @@ fn effort(quick: bool) -> &'static str {
     }
 }
 
-/// The same of what runs in turn: many short repetitions, as the machine's speed changes within
-/// some ten milliseconds.
+/// Returns the number of repetitions and the time of tests that run in turn: many short
+/// repetitions, because the machine's speed changes within some ten milliseconds.
 fn turns(quick: bool, repetitions: u32, budget_ms: u32) -> String {
     let repetitions = if quick { repetitions / 6 } else { repetitions };
     format!("--json --repetitions {repetitions} --budget-ms {budget_ms}")
 }
 
-/// A script whose lines are all run; it fails when one of them fails. The server's script ends when
-/// a client says `--stop`.
+/// Makes a script that runs all lines and fails if one of them fails. The server's script ends
+/// when a client passes `--stop`.
 fn script(lines: &[String]) -> String {
     let mut text = "failed=0\n".to_string();
     for line in lines {
@@ -128,7 +130,7 @@ fn script(lines: &[String]) -> String {
 }
 
 impl Step {
-    /// Short name, for ONLY=.
+    /// Returns the short name, for ONLY=.
     pub fn name(self) -> &'static str {
         match self {
             Self::LinuxBoot => "linux-boot",
@@ -150,7 +152,7 @@ impl Step {
         }
     }
 
-    /// Its title, for people.
+    /// Returns the title, for people.
     pub fn title(self) -> String {
         match self {
             Self::LinuxBoot => "Linux guest: boot to its first process".to_string(),
@@ -172,7 +174,8 @@ impl Step {
         }
     }
 
-    /// The prefix of the names of its tests: programs do not know what they run beside.
+    /// Returns the prefix of the names of the step's tests: programs do not know beside what they
+    /// run.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Loopback => "loop_",
@@ -182,12 +185,12 @@ impl Step {
         }
     }
 
-    /// Whether it boots Linux guests with the usual kernel.
+    /// Returns whether the step boots Linux guests with the usual kernel.
     pub fn boots_linux(self) -> bool {
         matches!(self, Self::LinuxBoot | Self::LinuxPair | Self::LinuxSizes)
     }
 
-    /// The effort of the Linux guests, as their program calls it.
+    /// Returns the effort of the Linux guests, in the words of their program.
     pub fn linux_effort(self, quick: bool) -> &'static str {
         match self {
             _ if quick => "quick",
@@ -196,7 +199,7 @@ impl Step {
         }
     }
 
-    /// The run on our nodes, if it is one.
+    /// Returns the run on our nodes, if the step is one.
     pub fn on_nodes(self, quick: bool) -> Option<Nodes> {
         let growth = |test: &str, full: u32, small: u32| {
             let max = if quick { small } else { full };
@@ -245,7 +248,7 @@ impl Step {
     }
 }
 
-/// Lets a process have a window of a page each 131,072 times: the usual limits are less.
+/// Allows a process 131,072 windows of one page each. The default limits are lower.
 const MANY_WINDOWS: [&str; 4] = [
     "scifctl limits windows_per_user 131072",
     "scifctl limits windows_per_process 131072",
@@ -253,12 +256,12 @@ const MANY_WINDOWS: [&str; 4] = [
     "scif-perf -s",
 ];
 
-/// Node 0's part of what is compared with limits, one test of each at a time.
+/// Returns node 0's lines for the comparison with limits, one test of each at a time.
 fn pair(quick: bool) -> Vec<String> {
     let fast = turns(quick, 48, 4);
     let copies = turns(quick, 18, 5);
-    // Verbs begin and end a stream by some hundred microseconds of connections and of memory that
-    // was not touched lately.
+    // A stream of verbs begins and ends with some hundred microseconds for connections and for
+    // memory that was not accessed lately.
     let streams = turns(quick, 18, 20);
     let one_size = "--size 64 --poll";
     vec![
@@ -289,7 +292,7 @@ fn pair(quick: bool) -> Vec<String> {
     ]
 }
 
-/// Node 0's part of what is compared with itself beside a thread that computes.
+/// Returns node 0's lines for the comparison with the same test beside a thread that computes.
 fn beside(quick: bool) -> Vec<String> {
     let effort = turns(quick, 18, 20);
     let echo = "echo_idle+echo_own+echo_peer";
@@ -300,7 +303,8 @@ fn beside(quick: bool) -> Vec<String> {
     ]
 }
 
-/// Node 0's part of messages by C programs and by Rust programs: some repetitions of each, in turn.
+/// Returns node 0's lines for messages by C programs and by Rust programs: some repetitions of
+/// each, in turn.
 fn languages(quick: bool) -> Vec<String> {
     let (rounds, repetitions) = if quick { (2, 2) } else { (6, 8) };
     let mut lines = Vec::new();
@@ -319,7 +323,7 @@ fn languages(quick: bool) -> Vec<String> {
     lines
 }
 
-/// Node 0's part of the curves.
+/// Returns node 0's lines for the curves.
 fn sizes(quick: bool) -> Vec<String> {
     let effort = effort(quick);
     let sizes = match quick {
@@ -351,9 +355,9 @@ fn loopback(quick: bool) -> Nodes {
     }
 }
 
-/// Round trips between two nodes while the others only are there.
+/// Makes a run with round trips between two nodes while the other nodes are idle.
 fn many(step: Step, nodes: usize, quick: bool) -> Nodes {
-    // One line is the table's head.
+    // One line is the head of the table.
     let seen = "$(cat /scheme/scif/nodes | wc -l)";
     let mut lines = vec![format!(
         "until [ \"{seen}\" -gt {nodes} ]; do sleep 0.2; done"

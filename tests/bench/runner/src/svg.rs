@@ -1,5 +1,5 @@
 //! Writes plots as SVG: lines with points over two axes, and a legend. The same points give the
-//! same bytes. Text and axes take the colour of light or dark pages.
+//! same bytes. Text and axes take the colour for light or dark pages.
 
 use std::fmt::Write;
 
@@ -9,16 +9,16 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 270.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 55.0;
-/// Colours of the series, readable on white and on black, also for most colour-blind people.
+/// The colours of the series, readable on white and on black, also for most colour-blind people.
 const COLOURS: [&str; 8] = [
     "#888888", "#0b84c6", "#d55e00", "#009e73", "#b8860b", "#cc5fa3", "#7a5fd0", "#5aa9d6",
 ];
-/// The picture has a background of its own: the page around it may be dark where the system is
-/// light, and the other way round.
+/// The style. The picture has its own background, because the page around it may be dark where the
+/// system is light, and the other way round.
 const STYLE: &str = "<style>.page{fill:#fff}text{fill:#222}.axis{stroke:#222}.grid{stroke:#8884}\
                      @media(prefers-color-scheme:dark){.page{fill:#181818}text{fill:#ddd}\
                      .axis{stroke:#ddd}}</style>";
-/// Distance of the legend's lines.
+/// The distance between the legend's lines.
 const LEGEND_STEP: f64 = 20.0;
 
 /// How an axis places values.
@@ -39,20 +39,20 @@ pub struct Axis {
     pub label: &'static str,
     /// How values are placed.
     pub scale: Scale,
-    /// How a tick is written.
+    /// Formats the label of a tick.
     pub format: fn(f64) -> String,
 }
 
 /// A line of a plot.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Name in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// Points from left to right; on a logarithmic axis positive.
+    /// The points from left to right; positive on a logarithmic axis.
     pub points: Vec<(f64, f64)>,
-    /// Of points whose values vary: where, and the lower and the upper quartile.
+    /// For points whose values vary: the place, and the lower and the upper quartile.
     pub quartiles: Vec<(f64, [f64; 2])>,
-    /// Drawn with dashes: something to compare with, not ours.
+    /// Whether the line is dashed, as for values that ours are compared with.
     pub dashed: bool,
 }
 
@@ -61,15 +61,15 @@ pub struct Series {
 pub struct Plot {
     /// The title.
     pub title: &'static str,
-    /// From left to right.
+    /// The axis from left to right.
     pub x: Axis,
-    /// From bottom to top.
+    /// The axis from bottom to top.
     pub y: Axis,
-    /// Its lines.
+    /// The lines of the plot.
     pub series: Vec<Series>,
 }
 
-/// Where values of an axis go, from 0 to 1, and its ticks.
+/// Maps the values of an axis to 0 to 1, and has its ticks.
 struct Range {
     scale: Scale,
     low: f64,
@@ -120,7 +120,8 @@ impl Range {
     }
 }
 
-/// A round distance of ticks that gives five to ten of them up to a value.
+/// Returns a round distance of ticks, which divides the axis up to a value into four to eight
+/// steps.
 fn step(largest: f64) -> f64 {
     let power = 10_f64.powf((largest.max(f64::MIN_POSITIVE) / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
@@ -135,7 +136,7 @@ fn escaped(text: &str) -> String {
 }
 
 impl Plot {
-    /// The picture; nothing when there are no points.
+    /// Returns the picture; `None` if there are no points.
     pub fn render(&self) -> Option<String> {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x: Vec<f64> = points().map(|(x, _)| *x).collect();
@@ -297,7 +298,7 @@ mod tests {
         let text = plot(Scale::Log(10.0), Scale::Linear, &[(1.0, 0.0), (100.0, 3.0)]).render();
         let text = text.unwrap();
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        // The highest is a quartile.
+        // The highest value is a quartile.
         let quarter = TOP + (bottom - TOP) / 4.0;
         let corners = format!("points=\"{LEFT:.1},{bottom:.1} {right:.1},{quarter:.1}\"");
         assert!(text.contains(&corners), "{text}");

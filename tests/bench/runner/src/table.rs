@@ -1,22 +1,21 @@
-//! The table: all measures with their goals, as `table.txt` has them.
+//! The table: all measures with their goals, from `table.txt`.
 
 use std::sync::LazyLock;
 
 use crate::measures::{Against, Goal, Measure, Source};
 
-/// The file: a line for each measure; it begins with what the columns mean.
+/// The file: one line for each measure, after an explanation of the columns.
 const TEXT: &str = include_str!("table.txt");
 
-/// All of them, in the order of the table.
+/// All measures, in the order of the table.
 ///
-/// # Panics
-/// At the first use, when a line of the file is wrong; a test reads it.
+/// # Panics At the first use, if a line of the file is wrong; a test reads the file.
 pub static MEASURES: LazyLock<Vec<Measure>> = LazyLock::new(|| match parse(TEXT) {
     Ok(measures) => measures,
     Err(error) => panic!("table.txt: {error}"),
 });
 
-/// The measures of a file, or what is wrong with which line.
+/// Parses the measures of a file, or returns what is wrong with which line.
 fn parse(text: &'static str) -> Result<Vec<Measure>, String> {
     let lines = (1..).zip(text.lines());
     let rows = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -24,7 +23,7 @@ fn parse(text: &'static str) -> Result<Vec<Measure>, String> {
         .collect()
 }
 
-/// The measure of a line.
+/// Parses the measure of a line.
 fn row(line: &'static str) -> Result<Measure, String> {
     let columns: Vec<_> = line.split('|').map(str::trim).collect();
     let [name, goal_is, ours, other, title] = columns[..] else {
@@ -63,7 +62,7 @@ fn against(text: &'static str) -> Result<Against, String> {
 }
 
 fn source(text: &'static str) -> Result<Source, String> {
-    // The table lives as long as the program.
+    // The table lives as long as the program, so its places are leaked.
     let places = |rest: &'static str| -> Result<&'static [_], String> {
         let places: Result<Vec<_>, _> = rest.split(", ").map(place).collect();
         Ok(places?.leak())
@@ -80,7 +79,7 @@ fn source(text: &'static str) -> Result<Source, String> {
     }
 }
 
-/// A test and a size.
+/// Parses a test and a size.
 fn place(text: &'static str) -> Result<(&'static str, u64), String> {
     let (test, bytes) = text
         .split_once(' ')
@@ -88,7 +87,7 @@ fn place(text: &'static str) -> Result<(&'static str, u64), String> {
     Ok((test, size(bytes)?))
 }
 
-/// A number, with `K` or `M` behind it in KiB or MiB.
+/// Parses a number, which `K` or `M` may follow for KiB or MiB.
 fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes() {
         [.., b'K'] => (&text[..text.len() - 1], 1 << 10),
