@@ -1,8 +1,8 @@
-//! Raw copies in each direction, with each routine of the copy library, and a look whether the
-//! bytes arrived.
+//! Raw copies in each direction with each routine of the copy library, and checks that the bytes
+//! arrived.
 //!
-//! The best copy counts, so each size is tried with every routine and at several
-//! places first, and the fastest few are measured, in turn.
+//! The best copy counts. So each size is first tried with every routine and at several places;
+//! then the fastest few ways are measured in turn.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,29 +20,30 @@ use scif_perf::timing;
 use crate::node::{Node, Order, Piece, scattered};
 use crate::pingpong::bounds;
 
-/// Sizes unless others are asked for.
+/// Sizes in bytes, unless the command names others.
 const SIZES: &[u64] = &[4 << 10, 1 << 20, 16 << 20, 64 << 20];
 
-/// Bytes that are compared after a copy, of the beginning: more takes longer than measuring.
+/// Most bytes that are compared after a copy, from its beginning. Comparing more takes longer than
+/// measuring.
 pub const MAX_VERIFIED: usize = 1 << 20;
 
-/// The number of ways to copy a size that are measured after all were tried.
+/// Number of ways to copy a size that are measured after all were tried.
 const CANDIDATES: usize = 3;
-/// Times each way is tried; the fastest counts.
+/// Number of times each way is tried; the fastest counts.
 const TRIES: usize = 6;
-/// The factor by which a way must be slower than the fastest not to be tried again: more than the
-/// machine's speed changes.
+/// A way that is slower than the fastest by this factor is not tried again. The factor is larger
+/// than the changes of the machine's speed.
 const HOPELESS: u64 = 2;
 
 /// Smallest number of entries of the emulator's address cache. Source and target pages never share
-/// an entry when their page numbers differ by something else than a multiple of it.
+/// an entry if their page numbers do not differ by a multiple of it.
 const CACHE_ENTRIES: usize = 64;
-/// By how many pages they differ, beyond multiples of [`CACHE_ENTRIES`].
+/// Number of pages by which they differ, beyond multiples of [`CACHE_ENTRIES`].
 const DISTANCE: usize = 37;
-/// Bytes more than needed, to keep that distance.
+/// Additional bytes that this distance needs.
 const SLACK: usize = CACHE_ENTRIES * PAGE;
-/// Bytes left free in front of each place: large copies fill caches of all sizes, and how far
-/// source and target are apart then matters too.
+/// Bytes left free in front of each place. Large copies fill caches of all sizes, and then the
+/// distance between source and target matters too.
 const HOLES: [usize; 3] = [0, 24 << 20, 72 << 20];
 
 /// One contiguous step of a copy.
@@ -52,11 +53,11 @@ struct Step {
     bytes: usize,
 }
 
-/// The peer's area, mapped somewhere.
+/// The peer's area, mapped at some address.
 struct Place {
     aperture: Region,
     steps: Vec<Step>,
-    /// Keeps the hole in front of it.
+    /// Keeps the hole in front of the mapping.
     _hole: Option<Scattered>,
 }
 
@@ -74,7 +75,8 @@ impl Place {
         let (mut steps, mut done, mut near) = (Vec::new(), 0, None);
         for piece in &node.pieces {
             let far = (piece.physical - first) as usize;
-            // Pieces begin at multiples of their size, so the first one's distance is that of all.
+            // Pieces begin at multiples of their size, so all have the same distance as the first
+            // one.
             let near = *near.get_or_insert_with(|| shift(private, aperture.address() + far));
             steps.push(Step {
                 far,
@@ -114,14 +116,14 @@ fn reserve(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
     reserved.map_err(|error| format!("a hole between mappings: {error}").into())
 }
 
-/// How far into `private` copies from or to `other` begin, so that they do not share entries of the
-/// address cache.
+/// Returns how far into `private` copies from or to `other` begin, so that the two do not share
+/// entries of the address cache.
 fn shift(private: &Region, other: usize) -> usize {
     let distance = (private.address() / PAGE).wrapping_sub(other / PAGE) % CACHE_ENTRIES;
     (DISTANCE + CACHE_ENTRIES - distance) % CACHE_ENTRIES * PAGE
 }
 
-/// A way to copy: where, and by which routine.
+/// A way to copy: the place and the routine.
 #[derive(Clone, Copy)]
 struct Method {
     place: usize,
@@ -134,7 +136,7 @@ impl Method {
     }
 }
 
-/// All that the copies of a test use.
+/// Everything that the copies of a test use.
 struct Copies {
     test: &'static str,
     toward: bool,
@@ -143,15 +145,16 @@ struct Copies {
 }
 
 impl Copies {
-    /// Copies this number of bytes.
+    /// Copies `bytes` bytes in this way.
     fn copy(&self, way: Method, bytes: usize) -> Result {
         self.with(way, |place| place.copy(&self.private, self.toward, bytes))
     }
 
-    /// Does something at a way's place while its routine is the one that all copies use. To apply
-    /// it takes a quarter of the time of a copy of 4 KiB, so that is done once for many copies.
+    /// Runs `action` at a way's place while its routine is the one that all copies use. To apply
+    /// the routine takes a quarter of the time of a copy of 4 KiB, so one call should make many
+    /// copies.
     fn with<T>(&self, way: Method, action: impl FnOnce(&Place) -> T) -> T {
-        // Between two turns the choice is the one that other tests in turn rely on.
+        // Between two turns, other tests in turn rely on their own choice.
         let others = Choices::applied();
         Choices::of_all(way.routine).apply();
         let done = action(&self.places[way.place]);
@@ -159,17 +162,17 @@ impl Copies {
         done
     }
 
-    /// Every way there is.
+    /// Iterates over all ways.
     fn ways(&self) -> impl Iterator<Item = Method> {
         let routines = Routine::ALL.into_iter().filter(|one| one.is_available());
         let places = 0..self.places.len();
         routines.flat_map(move |routine| places.clone().map(move |place| Method { place, routine }))
     }
 
-    /// The fastest ways of a size by a short look, the fastest first.
+    /// Returns the fastest ways of a size after a few tries, the fastest first.
     fn candidates(&self, bytes: usize) -> Result<Vec<Method>> {
         let mut tried: Vec<(u64, Method)> = self.ways().map(|way| (u64::MAX, way)).collect();
-        // All ways again and again, not one after the other: the machine may be slow for a while.
+        // Each round tries all ways, because the machine may be slow for a while.
         for _ in 0..TRIES {
             for (least, way) in &mut tried {
                 *least = (*least).min(self.with(*way, |place| {
@@ -186,7 +189,7 @@ impl Copies {
         Ok(best.map(|(_, way)| way).collect())
     }
 
-    /// Copies a part by every way and compares the checksums of both ends.
+    /// Copies a part in every way and compares the checksums of both ends.
     fn verify(&self, node: &Node, bytes: usize) -> Result {
         const SEED: u64 = 0x5eed;
         let bytes = bytes.min(MAX_VERIFIED);
@@ -209,18 +212,18 @@ impl Copies {
     }
 }
 
-/// To the peer.
+/// Measures copies to the peer.
 pub fn write(settings: &Settings) -> Result {
     run(settings, "bare_write", true)
 }
 
-/// From the peer.
+/// Measures copies from the peer.
 pub fn read(settings: &Settings) -> Result {
     run(settings, "bare_read", false)
 }
 
-/// One repetition of all sizes after the other, so that what disturbs the machine for a while does
-/// not hit one size alone.
+/// Measures one repetition of all sizes after the other, so that what disturbs the machine for a
+/// while does not affect one size alone.
 fn run(settings: &Settings, test: &'static str, toward: bool) -> Result {
     let sizes = settings.sizes(SIZES);
     let largest = sizes.iter().copied().max().unwrap_or(0) as usize;
@@ -279,7 +282,7 @@ pub fn fill(region: &Region, start: usize, bytes: usize, seed: u64) -> Result {
     Ok(())
 }
 
-/// A sum that notices changed, swapped and missing words.
+/// Returns a checksum that detects changed, swapped and missing words.
 pub fn sum(region: &Region, start: usize, bytes: usize) -> Result<u64> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = 0_u64;

@@ -1,8 +1,8 @@
-//! The round trip of two doorbells when both sides sleep until theirs comes: the limit of every
-//! blocking call.
+//! The round trip of two doorbells while both sides sleep until theirs comes. It is the limit of
+//! every blocking call.
 //!
-//! The link device has a second interrupt vector that `micd` leaves alone. Here it is set up beside
-//! `micd`'s, so that bare doorbells can be measured in turn with blocking calls.
+//! The link device has a second interrupt vector, which `micd` does not use. This module sets it
+//! up beside `micd`'s, so that bare doorbells can be measured in turn with blocking calls.
 
 use alloc::vec::Vec;
 
@@ -20,20 +20,20 @@ use crate::link::Link;
 use crate::node::{Court, Node, Order};
 use crate::pingpong::bounds;
 
-/// The doorbell register: the peer's number above, the vector below.
+/// The doorbell register: the peer's number in the upper half, the vector in the lower.
 const DOORBELL: usize = 12;
-/// The vector that is used here; `micd` has vector 0.
+/// The vector that this module uses; `micd` has vector 0.
 const VECTOR: u16 = 1;
-/// Offset of a vector's control word; its bit 0 masks it.
+/// Offset of a vector's control word. Bit 0 masks the vector.
 const CONTROL: usize = 12;
 
-/// The place of the word that numbers the doorbells: on the last page of an area.
+/// Offset of the word that numbers the doorbells: on the last page of a court.
 const WORD: usize = 15 * PAGE;
 
-/// The longest wait for one doorbell: none is lost, but the other side may not get to run.
+/// Longest wait for one doorbell. No doorbell is lost, but the other side may not get to run.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// An interrupt of the own, and the peer's doorbell.
+/// This node's interrupt, and the peer's doorbell.
 pub struct Bell {
     registers: Region,
     peer: NodeId,
@@ -45,13 +45,13 @@ pub struct Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        // This interrupt is not taken from now on. The place is inside the vector (see `set_up`).
+        // From now on this interrupt is not taken. The word is inside the vector (see `set_up`).
         let _ = self.vector.write(CONTROL, 1_u32);
     }
 }
 
 impl Bell {
-    /// Sets the second vector up.
+    /// Sets up the second vector.
     pub fn set_up(link: &Link, peer: NodeId) -> Result<Self> {
         let vector = link.vector(VECTOR.into())?;
         let set_up = || {
@@ -78,7 +78,7 @@ impl Bell {
         })
     }
 
-    /// Says which doorbell it is, and rings.
+    /// Stores the doorbell's number and rings.
     fn ring(&self, court: &Court, word: u64) -> Result {
         court.peer.store_release_u64(WORD, word).map_err(bounds)?;
         write_fence();
@@ -101,7 +101,7 @@ impl Bell {
         }
     }
 
-    /// The other side's part.
+    /// The other side's part of the test.
     pub fn answer(&mut self, court: &Court, rounds: u64) -> Result {
         for word in 1..=rounds {
             self.sleep_until(court, word)?;
@@ -116,7 +116,7 @@ pub fn run(settings: &Settings) -> Result {
     measure(settings, "bare_doorbell", Place::Nowhere)
 }
 
-/// Measures beside a thread that computes on the own node.
+/// Measures beside a thread that computes on this node.
 pub fn run_beside_own(settings: &Settings) -> Result {
     measure(settings, "bare_doorbell_own", Place::Own)
 }
@@ -147,8 +147,8 @@ fn measure(settings: &Settings, test: &str, place: Place) -> Result {
     node.leave()
 }
 
-/// The nanoseconds of each round trip. The first one is left out: it may find the other side still
-/// awake after its answer; from then on each side has nothing to do but to sleep.
+/// Returns the nanoseconds of each round trip. The first one is left out: it may find the other
+/// side still awake after its answer. From then on each side can only sleep.
 fn play(
     node: &Node,
     bell: &mut Bell,

@@ -1,5 +1,5 @@
-//! Finds the link device to a peer by looking at PCI configuration space, without taking it away
-//! from `micd`, which drives it and has given its BARs their addresses.
+//! Finds the link device to a peer in PCI configuration space, without taking it away from `micd`,
+//! which drives it and has assigned the addresses of its BARs.
 
 use alloc::vec::Vec;
 
@@ -13,33 +13,35 @@ use zerocopy::FromBytes;
 
 /// Vendor and device of both functions of a link device.
 const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
-/// The doorbell function's registers, and their length.
+/// BAR of the doorbell function's registers, and their length in bytes.
 const REGISTERS_BAR: u16 = 0;
 const REGISTERS_BYTES: usize = 16;
-/// Register with the own node number.
+/// Register with this node's number.
 const IV_POSITION: usize = 8;
 /// BAR with the shared memory: link memory, or the peer's RAM.
 const MEMORY_BAR: u16 = 2;
 
-/// Where configuration space holds the first capability, and a capability's number for MSI-X.
+/// Offset of the first capability in configuration space, and the number of the capability for
+/// MSI-X.
 const CAPABILITIES: u16 = 0x34;
 const MSIX: u32 = 0x11;
-/// Capabilities a function can have at most: the rest of its first 256 bytes, a word each.
+/// Most capabilities that a function can have: one for each word of the rest of its first 256
+/// bytes.
 const MAX_CAPABILITIES: usize = 48;
-/// Bytes of an entry of the vector table.
+/// Bytes in an entry of the vector table.
 const ENTRY_BYTES: usize = 16;
 
 /// A link with a peer.
 pub struct Link {
     /// The doorbell function's registers.
     pub registers: Region,
-    /// Bus address at which the peer's physical address 0 is seen.
+    /// Bus address of the peer's physical address 0.
     aperture: u64,
     access: RawAccess,
     doorbell: Address,
 }
 
-/// The two functions of each link device: the doorbell and the peer's memory.
+/// Returns the two functions of each link device: the doorbell and the peer's memory.
 fn devices(access: &RawAccess) -> hal::Result<Vec<(Address, Address)>> {
     let mut found = Vec::new();
     for address in pci::list()? {
@@ -58,7 +60,7 @@ fn devices(access: &RawAccess) -> hal::Result<Vec<(Address, Address)>> {
 }
 
 impl Link {
-    /// The link with `peer`.
+    /// Finds the link with `peer`.
     pub fn find(peer: NodeId) -> Result<Self> {
         let access = RawAccess::open().context("PCI configuration space (are you root?)")?;
         let devices = devices(&access).context("looking for link devices")?;
@@ -81,7 +83,7 @@ impl Link {
         Err(alloc::format!("there is no link to node {peer}").into())
     }
 
-    /// Maps `bytes` bytes of the peer's memory from a physical address of its on.
+    /// Maps `bytes` bytes of the peer's memory from one of its physical addresses on.
     pub fn map_peer(&self, physical: u64, bytes: usize) -> Result<Region> {
         let address = self.aperture.checked_add(physical);
         map(
@@ -91,7 +93,7 @@ impl Link {
         )
     }
 
-    /// The entry of the device's table of interrupt vectors with this number.
+    /// Maps an entry of the device's table of interrupt vectors.
     pub fn vector(&self, number: usize) -> Result<Region> {
         let read = |offset| self.access.read(self.doorbell, offset);
         let read = |offset| read(offset).context("PCI configuration space");
@@ -125,7 +127,7 @@ fn map(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
     map_physical(physical, bytes, cache).context("mapping the link device")
 }
 
-/// The other node's number, if this memory is a link's.
+/// Returns the other node's number, if this memory is a link's.
 fn peer_of(registers: &Region, shared: &Region) -> Result<Option<NodeId>> {
     let bounds = |error: hal::mem::BoundsError| Failure::from(alloc::format!("{error}"));
     let position = registers.read::<u32>(IV_POSITION).map_err(bounds)?;

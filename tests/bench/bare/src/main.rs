@@ -1,11 +1,11 @@
 //! `scif-bare`: measures what two nodes can do at most through the same aperture and the same
-//! doorbells, without SCIF. The results are the limits that the figures of `scif-perf` are compared
-//! with.
+//! doorbells, without SCIF. The results are the limits with which the figures of `scif-perf` are
+//! compared.
 //!
-//! This is `scif-perf` with more tests, so that a limit and ours can be measured in turn, within
-//! milliseconds of each other, by one program (`--test bare_pingpong+pio_rtt`). SCIF carries the
-//! orders to the other side and where its memory is; what is measured does not go through it. The
-//! program must be root's: it maps device memory.
+//! This is `scif-perf` with more tests, so that one program can measure a limit and our value in
+//! turn, within milliseconds of each other (`--test bare_pingpong+pio_rtt`). SCIF carries the
+//! orders to the other side and the addresses of its memory; the measured accesses do not go
+//! through it. The program must run as root, because it maps device memory.
 //!
 //! | test | size | unit | what |
 //! | --- | --- | --- | --- |
@@ -14,12 +14,12 @@
 //! | `bare_read` | bytes | bytes_per_s | the peer's memory to the own |
 //! | `bare_copy_read` | bytes | bytes_per_s | messages one after the other, which the peer reads |
 //! | `bare_doorbell` | 8 | ns | a doorbell and one back, both sides asleep until it comes |
-//! | `bare_doorbell_own`, `…_peer` | 8 | ns | the same beside a thread that computes on that node |
+//! | `bare_doorbell_own`, `…_peer` | 8 | ns | the same beside a computing thread on that node |
 //!
-//! A limit must be the best that can be had, and under an emulator that depends on addresses: pages
-//! whose numbers differ by a multiple of a large power of two evict each other from its address
-//! cache. So each limit is measured at several places and copies with several routines, in turn,
-//! with a line for each (key `routine`); the best one counts.
+//! A limit must be the best possible value, also under an emulator whose speed depends on
+//! addresses: pages whose numbers differ by a multiple of a large power of two evict each other
+//! from its address cache. So each limit is measured at several places and copies with several
+//! routines, in turn. Each has a line of its own (key `routine`); the best one counts.
 #![no_std]
 #![no_main]
 

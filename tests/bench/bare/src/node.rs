@@ -1,8 +1,9 @@
-//! The memory of one side, as the other side sees it: pages with words for both, and a large area
-//! that the measuring side copies from and to. The serving side sleeps until an order comes.
+//! The memory of one side as the other side sees it: pages with words for both (the court), and a
+//! large area that the measuring side copies from and to. The serving side sleeps until an order
+//! comes.
 //!
-//! Orders and answers are words over SCIF. Nothing is freed while the other side may reach it: the
-//! measuring side asks the other one to leave, which releases everything before it answers.
+//! Orders and answers are words over SCIF. No memory is freed while the other side may reach it:
+//! the measuring side orders the other one to leave, which releases everything before it answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,36 +20,38 @@ use zerocopy::{IntoBytes, TryFromBytes};
 use crate::link::Link;
 use crate::{copies, doorbells, pingpong, streams};
 
-/// Pages of the words. What both sides use must not collide in an emulator's address cache, which
-/// depends on addresses neither side chooses: there are several places to try.
+/// Number of pages with words. What both sides use must not collide in an emulator's address
+/// cache, which depends on addresses that neither side chooses, so there are several places to
+/// try.
 const COURT_PAGES: usize = 16;
-/// Pieces of an exported area at most: more, and free memory is in crumbs.
+/// Most pieces of an exported area. More of them mean that free memory is fragmented.
 const MAX_PIECES: u64 = 4096;
-/// Bytes of an exported area at most.
+/// Most bytes of an exported area.
 const MAX_EXPORTED: u64 = 64 << 20;
 
-/// Orders of the measuring side; each has an argument and an answer.
+/// The orders of the measuring side. Each has an argument and an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 pub enum Order {
-    /// Play ping-pong: the place, the rounds above [`PLACE_BITS`]. Answered before it begins.
+    /// Play ping-pong. The argument has the place in its lowest bits and the rounds above
+    /// [`PLACE_BITS`]. Answered before it begins.
     Play = 1,
     /// Fill the exported area, as much of it as is compared, with the pattern of a seed.
     Fill = 2,
-    /// The checksum of this number of bytes of the exported area.
+    /// Return the checksum of this number of bytes of the exported area.
     Sum = 3,
-    /// Get ready to be rung.
+    /// Get ready for doorbells.
     SetUpBell = 4,
     /// Answer this number of doorbells. Answered before it begins.
     Ring = 5,
-    /// Let go of everything.
+    /// Release everything.
     Leave = 6,
-    /// Read messages as [`streams`] writes them. Answered before it begins, and with the sum of the
-    /// last one at the end.
+    /// Read messages as [`streams`] writes them. Answered before it begins, and with the checksum
+    /// of the last message at the end.
     Read = 7,
 }
 
-/// Bits of [`Order::Play`]'s argument that hold the place.
+/// Number of bits of [`Order::Play`]'s argument that hold the place.
 pub const PLACE_BITS: u32 = 8;
 
 /// A contiguous piece of the peer's exported area.
@@ -60,11 +63,11 @@ pub struct Piece {
 
 /// The pages with words.
 pub struct Court {
-    /// The own ones, which the peer writes.
+    /// This side's pages, which the peer writes.
     pub own: Region,
-    /// The peer's.
+    /// The peer's pages.
     pub peer: Region,
-    /// Keeps the own ones.
+    /// Keeps this side's pages.
     _buffer: Buffer,
 }
 
@@ -87,7 +90,7 @@ fn court(allocator: &Allocator) -> Result<Buffer> {
     court.context("memory")
 }
 
-/// `bytes` bytes of memory in physical pieces.
+/// Allocates `bytes` bytes of memory in physical pieces.
 pub fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
     let fill = || {
         let mut memory = allocator.reserve(bytes)?;
@@ -103,7 +106,7 @@ pub fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
 }
 
 impl Node {
-    /// Has the other side export `bytes` bytes, and finds them.
+    /// Makes the other side export `bytes` bytes, and finds them.
     pub fn open(settings: &Settings, bytes: usize) -> Result<Self> {
         let endpoint = connect(settings.extra_port()).context("connecting to scif-bare -s")?;
         let link = Link::find(settings.server.node())?;
@@ -136,25 +139,25 @@ impl Node {
         })
     }
 
-    /// Has the other side do something; its answer.
+    /// Gives the other side an order. Returns its answer.
     pub fn order(&self, order: Order, argument: u64) -> Result<u64> {
         tell(&self.endpoint, order as u64)?;
         tell(&self.endpoint, argument)?;
         hear(&self.endpoint).context("the other side")
     }
 
-    /// The second answer to an order that has two.
+    /// Waits for the second answer to an order that has two.
     pub fn hear(&self) -> Result<u64> {
         hear(&self.endpoint).context("the other side")
     }
 
-    /// Has the other side release everything.
+    /// Makes the other side release everything.
     pub fn leave(self) -> Result {
         self.order(Order::Leave, 0).map(|_| ())
     }
 }
 
-/// The other side, with a thread for each connection.
+/// The serving side, with a thread for each connection.
 pub fn serve(port: Port) -> Result {
     let listener = Listener::bind(port).context("the port of the bare tests")?;
     loop {
@@ -169,8 +172,9 @@ pub fn serve(port: Port) -> Result {
     }
 }
 
-/// Does what the measuring side orders until it lets this side leave. When it just goes, its
-/// memory may be reused by now; this side only touches it in between two orders of it.
+/// Executes the orders of the measuring side until it orders this side to leave. If the measuring
+/// side ends without that, its memory may be reused by now; but this side only accesses it while
+/// it executes an order.
 fn attend(endpoint: &Endpoint, peer: NodeId) -> Result {
     let (physical, bytes) = (hear(endpoint)?, hear(endpoint)?);
     if bytes > MAX_EXPORTED {

@@ -1,5 +1,5 @@
-//! The raw round trip: each side polls a word of its own memory and stores the other's through the
-//! aperture.
+//! The raw round trip: each side polls a word of its own memory and stores the other side's word
+//! through the aperture.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use scif_perf::samples::Samples;
 
 use crate::node::{Court, Node, Order, PLACE_BITS};
 
-/// Looks at the word before giving up: some seconds.
+/// Number of polls before giving up: some seconds.
 const MAX_LOOKS: u32 = 2_000_000_000;
 
-/// Where the words are: the page of the measuring side's and the page of the other's. With each
-/// the pages of a side are at another distance from each other and from the stack.
+/// The places of the words: the page of the measuring side's word and the page of the other
+/// side's. In each place the two pages have another distance from each other and from the stack.
 const PLACES: [(usize, usize); 4] = [(0, 0), (1, 6), (9, 2), (14, 13)];
 
-/// Two words, the own one and the peer's, each on a page of its own.
+/// Two words, this side's and the peer's, each on a page of its own.
 struct Table {
     own: Region,
     peer: Region,
 }
 
 impl Table {
-    /// The table of a side at a place.
+    /// Makes the table of a side at a place.
     fn new(court: &Court, place: usize, measures: bool) -> Result<Self> {
         let (first, second) = *PLACES.get(place).ok_or("there is no such place")?;
         let (own, peer) = match measures {
@@ -40,7 +40,7 @@ impl Table {
         })
     }
 
-    /// The words: the own one and the peer's.
+    /// Returns the words: this side's and the peer's.
     fn words(&self) -> Result<[&AtomicU64; 2]> {
         let [own, peer] = [&self.own, &self.peer].map(|page| page.word_u64(0).map_err(bounds));
         Ok([own?, peer?])
@@ -58,7 +58,7 @@ fn catch(own: &AtomicU64, ball: u64) -> Result {
     Err("the ball does not come".into())
 }
 
-/// The text of an error that cannot happen.
+/// Returns the text of an error that cannot happen.
 pub fn bounds(error: BoundsError) -> Failure {
     alloc::format!("{error}").into()
 }
@@ -91,8 +91,8 @@ pub fn run(settings: &Settings) -> Result {
     node.leave()
 }
 
-/// The time of each round trip in nanoseconds. One reading of the counter for each: it is the end
-/// of one and the start of the next.
+/// Returns the time of each round trip in nanoseconds. The counter is read once for each: the end
+/// of one round trip is the start of the next.
 fn play(
     node: &Node,
     table: &Table,
@@ -116,7 +116,7 @@ fn play(
     Ok(times)
 }
 
-/// The other side's part.
+/// The other side's part of the test.
 pub fn answer(court: &Court, argument: u64) -> Result {
     let place = argument & ((1 << PLACE_BITS) - 1);
     let table = Table::new(court, place as usize, false)?;

@@ -14,24 +14,25 @@ use scif_perf::samples::Samples;
 use crate::node::{Court, Node, Order};
 use crate::pingpong::bounds;
 
-/// Bytes of a message unless others are asked for.
+/// Bytes in a message, unless the command names other sizes.
 const MESSAGE: u64 = 4096;
-/// Numbers of slots: with few, memory stays in caches; with many, both sides wait less often for
-/// each other.
+/// Numbers of slots: with few slots, memory stays in caches; with many, the sides wait less often
+/// for each other.
 const SLOTS: [u64; 2] = [16, 64];
-/// Messages of a sample.
+/// Number of messages in a sample.
 const BATCH: u64 = 64;
-/// Messages before time is taken.
+/// Number of messages before time is taken.
 const WARM_UP: u64 = 64;
-/// The pages of the court with the word that this side stores and the one that the peer stores.
+/// The pages of the court with the word that this side stores and with the one that the peer
+/// stores.
 const WRITTEN_PAGE: usize = 3;
 const FREED_PAGE: usize = 7;
 
-/// Bits of [`Order::Read`]'s argument that hold the number of slots, and those of their size.
+/// Numbers of bits of [`Order::Read`]'s argument that hold the number of slots and their size.
 const SLOTS_BITS: u32 = 8;
 const SIZE_BITS: u32 = 24;
 
-/// The first bytes of the peer's memory, which lie in one piece.
+/// Maps the first bytes of the peer's area, which must lie in one piece.
 fn area(node: &Node, bytes: usize) -> Result<Region> {
     match node.pieces.first() {
         Some(piece) if piece.bytes >= bytes => node.link.map_peer(piece.physical, bytes),
@@ -79,7 +80,7 @@ pub fn run(settings: &Settings) -> Result {
     Ok(())
 }
 
-/// The rate of each batch of messages, in bytes per second.
+/// Returns the rate of each batch of messages in bytes per second.
 fn pour(
     settings: &Settings,
     node: &Node,
@@ -118,7 +119,7 @@ fn pour(
     }
 }
 
-/// The other side's part: reads the messages; the sum of the last one.
+/// The other side's part of the test: reads the messages. Returns the checksum of the last one.
 pub fn answer(court: &Court, memory: &Region, argument: u64) -> Result<u64> {
     let part = |shift: u32, bits: u32| argument >> shift & ((1 << bits) - 1);
     let slots = Slots {

@@ -2,10 +2,10 @@
 //! memory shared by `ivshmem`, and RDMA verbs by `rdma_rxe`. `make bench` boots the guests and
 //! reads the results on the console.
 //!
-//! `bench-linux server` answers; `bench-linux client <address> <subject> <effort>` measures and
+//! `bench-linux server` answers. `bench-linux client <address> <subject> <effort>` measures and
 //! prints a line of JSON for each result, with a progress line (`# …`) before it. The subject is
-//! `tcp` (with the shared memory) or `rdma`, the effort `full`, `brief` (only what ours is compared
-//! with) or `quick` (the same in a hurry).
+//! `tcp` (with the shared memory) or `rdma`. The effort is `full`, `brief` (only what ours is
+//! compared with) or `quick` (the measures of `brief` in less time).
 
 mod memory;
 mod protocol;
@@ -19,15 +19,15 @@ use std::process::ExitCode;
 /// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Repetitions of each measure; one more, dropped, comes first.
+    /// Number of repetitions of each measure. One more comes first and is dropped.
     pub repetitions: usize,
-    /// Round trips of a repetition.
+    /// Number of round trips in a repetition.
     pub round_trips: u64,
-    /// Connections of a repetition, made and closed.
+    /// Number of connections in a repetition, made and closed.
     pub connections: u64,
-    /// Rough length of a repetition of a stream, in milliseconds.
+    /// Rough length of a repetition of a stream in milliseconds.
     pub stream_ms: u64,
-    /// Rough length of a repetition of a copy, in milliseconds.
+    /// Rough length of a repetition of a copy in milliseconds.
     pub copy_ms: u64,
     /// Whether streams and copies of all sizes are measured, or only what ours is compared with.
     pub all: bool,
@@ -50,7 +50,7 @@ const QUICK: Effort = Effort {
     ..BRIEF
 };
 
-/// The program, given the words after its name.
+/// Runs the program, given the words after its name.
 pub fn run(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = match words[..] {
@@ -75,10 +75,10 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The function that measures a part of a subject.
+/// A function that measures a part of a subject.
 type Measure = fn(&mut protocol::Server, Effort) -> Result<()>;
 
-/// The parts of a subject.
+/// Returns the functions for the parts of a subject.
 fn measures(subject: &str) -> Option<&'static [Measure]> {
     match subject {
         "tcp" => Some(&[tcp::measure, memory::measure]),

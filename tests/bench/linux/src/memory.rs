@@ -1,5 +1,5 @@
-//! Memory that both guests see as BAR 2 of an `ivshmem-plain` device: round trips of a word by
-//! polling, and copies between it and memory of the program.
+//! The memory that both guests see as BAR 2 of an `ivshmem-plain` device: round trips of a word by
+//! polling, and copies between this memory and memory of the program.
 
 use crate::Effort;
 use crate::protocol::{Job, Server};
@@ -12,19 +12,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
-/// PCI vendor and device of ivshmem, as sysfs spells them.
+/// PCI vendor and device of ivshmem, in the spelling of sysfs.
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 const PAGE_BYTES: usize = hal::mem::PAGE;
-/// The word the client writes, and the word the server writes: on pages of their own.
+/// Indices of the word that the client writes and of the word that the server writes, on pages of
+/// their own.
 const CLIENT_WORD: usize = 0;
 const SERVER_WORD: usize = PAGE_BYTES / WORD_BYTES;
-/// Round trips for each one of TCP.
+/// Number of round trips for each round trip over TCP.
 const WORDS_PER_ROUND_TRIP: u64 = 20;
-/// Sizes of the short copies in bytes, which are a limit of ours: at these they are the fastest
-/// thing seen.
+/// Sizes of the short copies in bytes. These copies are a limit for ours, because at these sizes
+/// they are the fastest seen.
 const SHORT_BYTES: [usize; 4] = [64, 256, 1 << 10, 4 << 10];
-/// Sizes of the others, and the largest.
+/// Sizes of the long copies in bytes, and the largest size.
 const LONG_BYTES: [usize; 7] = [
     16 << 10,
     64 << 10,
@@ -35,15 +36,16 @@ const LONG_BYTES: [usize; 7] = [
     LARGEST,
 ];
 const LARGEST: usize = 64 << 20;
-/// The emulator's address cache is direct mapped on the page number: addresses a large power of
-/// two apart evict each other. Source and destination are this many pages off such a distance.
+/// The emulator's address cache is direct mapped on the page number: addresses that are a large
+/// power of two apart evict each other. The distance of source and destination differs from such a
+/// distance by this number of pages.
 const APART_PAGES: usize = 37;
-/// The powers of two that matter: of this many pages and more.
+/// Powers of two of this number of pages and more matter.
 const COLLIDING_PAGES: usize = 1024;
-/// Words of one step of the copy loop.
+/// Number of words in one step of the copy loop.
 const STEP: usize = 8;
 
-/// The shared memory, mapped once.
+/// Returns the shared memory, which is mapped once.
 pub fn shared() -> Result<&'static [AtomicU64]> {
     static MAPPED: OnceLock<&'static [AtomicU64]> = OnceLock::new();
     if let Some(words) = MAPPED.get() {
@@ -60,7 +62,7 @@ pub fn shared() -> Result<&'static [AtomicU64]> {
     Ok(MAPPED.get_or_init(|| words))
 }
 
-/// The directory of the ivshmem device among those of all PCI devices.
+/// Finds the directory of the ivshmem device among those of all PCI devices.
 fn device(devices: &Path) -> Result<PathBuf> {
     for item in std::fs::read_dir(devices)? {
         let path = item?.path();
@@ -112,7 +114,7 @@ pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
     Ok(())
 }
 
-/// The client's side of the round trips: nanoseconds of each.
+/// The client's side of the round trips. Returns the nanoseconds of each.
 fn ask(memory: &[AtomicU64], count: u64) -> Vec<f64> {
     let (ours, theirs) = (&memory[CLIENT_WORD], &memory[SERVER_WORD]);
     let mut times = Vec::with_capacity(count as usize);
@@ -134,9 +136,10 @@ pub fn answer(memory: &[AtomicU64], count: u64) {
     }
 }
 
-/// The part of the shared memory that does not collide with `own` in the emulator's address cache.
+/// Returns a part of the shared memory that does not collide with `own` in the emulator's address
+/// cache.
 fn placed<'a>(memory: &'a [AtomicU64], own: &[AtomicU64]) -> Result<&'a [AtomicU64]> {
-    // The pages of the round trips stay out of it.
+    // The pages of the round trips are not part of it.
     let first = SERVER_WORD + PAGE_BYTES / WORD_BYTES;
     let page = |words: &[AtomicU64]| words.as_ptr().addr() / PAGE_BYTES;
     let rest = memory.get(first..).unwrap_or_default();
@@ -145,15 +148,15 @@ fn placed<'a>(memory: &'a [AtomicU64], own: &[AtomicU64]) -> Result<&'a [AtomicU
         .ok_or_else(|| Error::other("the shared memory is too small for the copies"))
 }
 
-/// Pages to leave out at the start of a mapping so that it lies [`APART_PAGES`] off a colliding
-/// distance from another page.
+/// Returns the number of pages to skip at the start of a mapping so that it lies [`APART_PAGES`]
+/// off a colliding distance from another page.
 fn skip(other_page: usize, first_page: usize) -> usize {
     let wanted = other_page.wrapping_add(APART_PAGES);
     wanted.wrapping_sub(first_page) % COLLIDING_PAGES
 }
 
-/// The rate of each repetition of copying all words; the first one, dropped, finds out how many
-/// copies make a repetition.
+/// Returns the rate of each repetition of copying all words. The first repetition, which is
+/// dropped, finds out how many copies make a repetition.
 fn copies(from: &[AtomicU64], to: &[AtomicU64], effort: Effort) -> Result<Vec<Vec<f64>>> {
     let bytes = (from.len() * WORD_BYTES) as u64;
     let mut count = 1;
@@ -180,7 +183,7 @@ fn copies(from: &[AtomicU64], to: &[AtomicU64], effort: Effort) -> Result<Vec<Ve
     }
 }
 
-/// Copies word by word, several to a step: the fastest way under the emulator.
+/// Copies word by word, several words in a step, which is the fastest way under the emulator.
 #[inline(never)]
 fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     let (from, from_rest) = from.as_chunks::<STEP>();

@@ -1,4 +1,4 @@
-//! The protocol between client and server: the client names a job in four words, and both do their
+//! The protocol between client and server: the client sends a job of four words, and both do their
 //! part of it over the same connection.
 
 use crate::rdma::Program;
@@ -7,9 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7000;
-/// The port of connections that are only made and closed.
+/// The port for connections that are only made and closed.
 const SECOND_PORT: u16 = 7001;
-/// How long the server's guest may take to boot.
+/// Longest time that the server's guest may take to boot.
 const BOOT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -18,45 +18,47 @@ const RETRY: Duration = Duration::from_millis(20);
 pub enum Job {
     /// Send back `count` messages of `bytes` bytes each.
     Echo {
-        /// Bytes of a message.
+        /// Bytes in a message.
         bytes: u64,
-        /// Messages.
+        /// Number of messages.
         count: u64,
     },
-    /// Take `bytes` bytes in all, then send one.
+    /// Receive `bytes` bytes in all, then send one byte.
     Sink {
-        /// Bytes.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// Set the size of packets, then send one byte.
+    /// Set the MTU, then send one byte.
     Mtu {
-        /// Bytes of a packet.
+        /// Bytes in a packet.
         bytes: u64,
     },
-    /// Answer `count` words in the shared memory.
+    /// Send one byte, then answer `count` words in the shared memory.
     Words {
-        /// Words.
+        /// Number of words.
         count: u64,
     },
-    /// Run a program of RDMA verbs; a byte when it listens, and another one when it has ended.
+    /// Run a program of RDMA verbs. Send one byte when it listens, and another one when it has
+    /// ended.
     Verbs {
         /// The program.
         program: Program,
-        /// Bytes of a message.
+        /// Bytes in a message.
         bytes: u64,
-        /// Messages.
+        /// Number of messages.
         count: u64,
     },
-    /// Accept and close `count` connections on another port; a byte when it listens there.
+    /// Send one byte after listening on another port, accept and close `count` connections there,
+    /// and send another byte.
     Accept {
-        /// Connections.
+        /// Number of connections.
         count: u64,
     },
     /// End.
     End,
 }
 
-/// Bytes of a job on the wire.
+/// Bytes in a job on the wire.
 const JOB_BYTES: usize = 32;
 
 impl Job {
@@ -93,7 +95,7 @@ impl Job {
         })
     }
 
-    /// The next job of a connection; a closed one ends.
+    /// Receives the next job of a connection.
     pub fn receive(stream: &mut TcpStream) -> Result<Self> {
         let mut record = [0; JOB_BYTES];
         stream.read_exact(&mut record)?;
@@ -116,7 +118,7 @@ impl Job {
 /// The client's connection to the server's guest.
 pub struct Server {
     address: String,
-    /// Carries jobs, messages and answers; without Nagle's delay.
+    /// Carries jobs, messages and answers, without Nagle's delay.
     pub stream: TcpStream,
 }
 
@@ -138,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Sets the size of packets on both sides, and connects anew so that the connection uses it.
+    /// Sets the MTU on both sides, and connects again so that the connection uses it.
     pub fn set_mtu(&mut self, bytes: u64) -> Result<()> {
         self.start(Job::Mtu { bytes })?;
         self.wait()?;
@@ -147,17 +149,17 @@ impl Server {
         Ok(())
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Gives the server a job.
+    /// Sends the server a job.
     pub fn start(&mut self, job: Job) -> Result<()> {
         job.send(&mut self.stream)
     }
 
-    /// Waits for the one byte that ends a job.
+    /// Waits for the next byte that the server sends during a job.
     pub fn wait(&mut self) -> Result<()> {
         self.stream.read_exact(&mut [0])
     }
@@ -189,7 +191,7 @@ pub fn listen() -> Result<TcpListener> {
     TcpListener::bind(("0.0.0.0", PORT))
 }
 
-/// Sets the size of packets of this guest's network card.
+/// Sets the MTU of this guest's network card.
 pub fn mtu(bytes: u64) -> Result<()> {
     let status = std::process::Command::new("/bin/busybox")
         .args(["ip", "link", "set", "dev", "eth0", "mtu"])

@@ -1,6 +1,6 @@
-//! RDMA verbs between the guests by Linux's `rdma_rxe`, which sends them as UDP: the pingpong of
-//! rdma-core and the bandwidth test of perftest, as Debian packages them. The client's guest starts
-//! the same program as the server's does and reads what it prints.
+//! RDMA verbs between the guests by Linux's `rdma_rxe`, which sends them as UDP. The programs are
+//! the pingpong of rdma-core and the bandwidth test of perftest, as Debian packages them. The
+//! client's guest starts the same program as the server's guest and reads its output.
 
 use crate::Effort;
 use crate::protocol::{Job, Server};
@@ -9,21 +9,21 @@ use std::io::{Error, Result};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Message of the round trips, and of the transfers.
+/// Bytes in a message of the round trips, and of the transfers.
 const SHORT: u64 = 64;
 const LONG: u64 = 1 << 20;
-/// The port that both programs listen on.
+/// The port on which both programs listen.
 const PORT: u16 = 18515;
-/// How long a program may take until it listens.
+/// Longest time a program may take until it listens.
 const START: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A program of both guests.
+/// A program that runs in both guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// SEND there and back; both poll.
+    /// SEND there and back, while both sides poll.
     Polling,
-    /// The same; both sleep until an event.
+    /// SEND there and back, while both sides sleep until an event.
     Sleeping,
     /// RDMA WRITE one way.
     Write,
@@ -32,7 +32,7 @@ pub enum Program {
 const PROGRAMS: [Program; 3] = [Program::Polling, Program::Sleeping, Program::Write];
 
 impl Program {
-    /// Its number in a job.
+    /// Returns the program's number in a job.
     pub fn number(self) -> u64 {
         match self {
             Self::Polling => 0,
@@ -41,16 +41,16 @@ impl Program {
         }
     }
 
-    /// The program of a number.
+    /// Returns the program with a number.
     pub fn of_number(number: u64) -> Option<Self> {
         PROGRAMS
             .into_iter()
             .find(|program| program.number() == number)
     }
 
-    /// Starts it as the server, or as the client of an address.
+    /// Starts the program as the server, or as the client of an address.
     fn start(self, bytes: u64, count: u64, address: Option<&str>) -> Result<Child> {
-        // The second address of the device is that of IPv4.
+        // The second GID of the device is that of the IPv4 address.
         let (name, words): (_, &[&str]) = match self {
             Self::Polling => ("/usr/bin/ibv_rc_pingpong", &["-g", "1"]),
             Self::Sleeping => ("/usr/bin/ibv_rc_pingpong", &["-g", "1", "-e"]),
@@ -66,7 +66,7 @@ impl Program {
             .spawn()
     }
 
-    /// Its result: nanoseconds of a round trip, or bytes in a second.
+    /// Parses the result: nanoseconds of a round trip, or bytes per second.
     fn read(self, output: &str) -> Option<f64> {
         match self {
             Self::Polling | Self::Sleeping => microseconds(output).map(|time| time * 1e3),
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-/// The microseconds of a round trip: `2000 iters in 6.48 seconds = 3239.32 usec/iter`.
+/// Parses the microseconds of a round trip: `2000 iters in 6.48 seconds = 3239.32 usec/iter`.
 fn microseconds(output: &str) -> Option<f64> {
     let line = output
         .lines()
@@ -83,7 +83,7 @@ fn microseconds(output: &str) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// The mean rate in MiB per second: the fourth number of the only line that is all numbers.
+/// Parses the mean rate in MiB per second: the fourth number of the only line that is all numbers.
 fn mebibytes(output: &str) -> Option<f64> {
     let numbers = |line: &str| -> Option<Vec<f64>> {
         line.split_whitespace()
@@ -94,7 +94,7 @@ fn mebibytes(output: &str) -> Option<f64> {
     rows.find_map(|row| row.get(3).copied())
 }
 
-/// The server's part of a program. `listening` is called when the client may start.
+/// The server's part of a program. Calls `listening` when the client may start.
 pub fn serve(
     program: Program,
     bytes: u64,
@@ -118,7 +118,7 @@ pub fn serve(
     }
 }
 
-/// Whether the kernel's table of TCP sockets has one that listens on the programs' port.
+/// Returns whether the kernel's table of TCP sockets has one that listens on the programs' port.
 fn listens(table: &str) -> bool {
     let port = format!(":{PORT:04X}");
     table.lines().any(|line| {
@@ -128,7 +128,7 @@ fn listens(table: &str) -> bool {
 }
 
 fn ended(mut child: Child) -> Error {
-    // One that has ended cannot be killed; its status is what counts.
+    // A program that has ended cannot be killed; only its status matters.
     let _ = child.kill();
     Error::other(format!(
         "a program of RDMA verbs failed: {:?}",
@@ -136,7 +136,7 @@ fn ended(mut child: Child) -> Error {
     ))
 }
 
-/// Measures all.
+/// Measures all round trips and transfers.
 pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
     let few = (effort.round_trips / 5).max(1);
     let long = (effort.round_trips / 25).max(1);
@@ -171,7 +171,7 @@ fn once(server: &mut Server, program: Program, bytes: u64, count: u64) -> Result
     server.wait()?;
     let child = program.start(bytes, count, Some(server.address()))?;
     let output = child.wait_with_output()?;
-    // The server is ready for the next job.
+    // Wait until the server is ready for the next job.
     server.wait()?;
     let text = String::from_utf8_lossy(&output.stdout);
     match (output.status.success(), program.read(&text)) {

@@ -1,14 +1,14 @@
-//! From times to the lines that `make bench` reads.
+//! Computes the lines that `make bench` reads from times.
 
 use std::io::Write;
 use std::time::Duration;
 
-/// The unit of a result's numbers.
+/// The unit of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerSecond,
 }
 
@@ -21,24 +21,25 @@ impl Unit {
     }
 }
 
-/// Says what comes next.
+/// Announces what comes next.
 pub fn progress(what: &str) {
     println!("# {what}");
 }
 
-/// A rate in bytes per second.
+/// Returns a rate in bytes per second.
 pub fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / time.as_secs_f64().max(1e-9)
 }
 
-/// The value below which a share of the sorted values lies (nearest rank); none of none.
+/// Returns the value below which a share of the sorted values lies (nearest rank); `None` without
+/// values.
 fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).round() as usize).copied()
 }
 
-/// The line of one measure: `repetitions` holds the values of each. Nothing measured gives the
-/// line of a failure.
+/// Returns the line of one measure. `repetitions` holds the values of each repetition; without
+/// values the line reports a failure.
 fn line(test: &str, size: u64, unit: Unit, repetitions: &[Vec<f64>]) -> String {
     let sorted = |values: &[f64]| {
         let mut values = values.to_vec();
@@ -72,7 +73,7 @@ fn line(test: &str, size: u64, unit: Unit, repetitions: &[Vec<f64>]) -> String {
 /// Prints the line of one measure.
 pub fn result(test: &str, size: u64, unit: Unit, repetitions: &[Vec<f64>]) {
     println!("{}", line(test, size, unit, repetitions));
-    // The console is the only way out: what it does not take is missing in the report.
+    // The console is the only output: what it does not take is missing in the report.
     let _ = std::io::stdout().flush();
 }
 

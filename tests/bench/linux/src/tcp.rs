@@ -9,11 +9,11 @@ use std::io::{Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Sizes of packets: the usual one, and the largest a card accepts.
+/// The MTUs: the usual one, and the largest that a card accepts.
 const MTUS: [u64; 2] = [1500, 65535];
-/// Message of the round trips.
+/// Bytes in a message of the round trips.
 const ROUND_TRIP_BYTES: usize = 64;
-/// Messages of the streams, in bytes.
+/// Bytes in the messages of the streams.
 const STREAM_BYTES: [usize; 9] = [
     64,
     256,
@@ -25,14 +25,14 @@ const STREAM_BYTES: [usize; 9] = [
     1 << 20,
     4 << 20,
 ];
-/// Those that ours is compared with.
+/// The sizes that ours are compared with.
 const COMPARED_BYTES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
-/// Largest piece the server takes at a time.
+/// Most bytes that the server receives at a time.
 const SINK_BYTES: usize = 256 << 10;
-/// First guess of a stream's rate, in bytes per millisecond.
+/// First guess of a stream's rate in bytes per millisecond.
 const GUESS: u64 = 50_000;
 
-/// Measures both packet sizes.
+/// Measures with both MTUs.
 pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
     for mtu in MTUS {
         server.set_mtu(mtu)?;
@@ -71,7 +71,7 @@ pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
     Ok(())
 }
 
-/// The time of each round trip in nanoseconds.
+/// Returns the time of each round trip in nanoseconds.
 fn round_trips(server: &mut Server, count: u64) -> Result<Vec<f64>> {
     let bytes = ROUND_TRIP_BYTES as u64;
     server.start(Job::Echo { bytes, count })?;
@@ -86,7 +86,7 @@ fn round_trips(server: &mut Server, count: u64) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// The time of each connection that is made and closed, in nanoseconds.
+/// Returns the time of each connection, made and closed, in nanoseconds.
 fn connections(server: &mut Server, count: u64) -> Result<Vec<f64>> {
     server.start(Job::Accept { count })?;
     server.wait()?;
@@ -96,17 +96,18 @@ fn connections(server: &mut Server, count: u64) -> Result<Vec<f64>> {
         server.connect_and_close()?;
         times.push(start.elapsed().as_nanos() as f64);
     }
-    // The last one is accepted, too.
+    // Wait until the last connection is accepted, too.
     server.wait()?;
     Ok(times)
 }
 
-/// The rate of each repetition; the length of the next one follows from the rate of the last.
+/// Returns the rate of each repetition. The length of a repetition follows from the rate of the
+/// one before.
 fn streams(server: &mut Server, bytes: usize, effort: Effort) -> Result<Vec<Vec<f64>>> {
     let message = vec![7; bytes];
     let mut per_ms = GUESS;
     let mut rates = Vec::new();
-    // The first two only find the length: the guess can be far off.
+    // The first two repetitions only find the length, because the guess can be far off.
     for repetition in 0..effort.repetitions + 2 {
         let count = (per_ms * effort.stream_ms / bytes as u64).max(1);
         let total = count * bytes as u64;
@@ -143,7 +144,7 @@ pub fn serve() -> Result<()> {
     }
 }
 
-/// Does the jobs of one connection; true at the end of all.
+/// Does the jobs of one connection. Returns true at the end of the measurement.
 fn attend(stream: &mut TcpStream) -> Result<bool> {
     loop {
         match Job::receive(stream)? {
@@ -170,7 +171,7 @@ fn attend(stream: &mut TcpStream) -> Result<bool> {
             Job::Mtu { bytes } => {
                 protocol::mtu(bytes)?;
                 stream.write_all(&[1])?;
-                // The client connects anew, so that the connection knows the new size.
+                // The client connects again, so that its connection uses the new MTU.
                 return Ok(false);
             }
             Job::Words { count } => {

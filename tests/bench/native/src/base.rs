@@ -1,7 +1,7 @@
-//! A stream through the drivers to a peer with rings of 4 KiB that speaks the base protocol only,
-//! as a node with the mainline driver does. Both drivers run on one thread and without interrupts,
-//! so the result is all the work for a byte: what fills the ring and empties it, and the message
-//! and the doorbell for each filling, there and back.
+//! A stream through the drivers to a peer with rings of 4 KiB that has the base protocol only, as
+//! a node with the mainline driver. Both drivers run on one thread and without interrupts, so the
+//! result is the whole work for a byte: filling and emptying the ring, and the message and the
+//! doorbell for each filling, there and back.
 
 use scif_core::CpuEngine;
 use scif_perf::pattern;
@@ -11,12 +11,13 @@ use scif_perf::timing;
 use crate::memory::{self, BASE_RING_BYTES, Node, Second, said};
 use crate::{Failure, Settings, Test};
 
-/// Bytes of a stream.
+/// Bytes in a stream.
 const BYTES: usize = 256 << 10;
-/// The bytes that fit into the ring.
+/// Number of bytes that fit into the ring.
 const FILLING: usize = BASE_RING_BYTES as usize - 1;
 
-/// Streams to a base node and to one of ours, and the two copies that each byte of either takes.
+/// Measures streams to a base node and to one of ours, and the two copies that each byte of either
+/// takes.
 pub fn run(settings: &Settings) -> Result<(), Failure> {
     let (base, ours) = (
         memory::connected_to(Second::Base)?,
@@ -55,7 +56,7 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
     ])
 }
 
-/// Sends all bytes, each driver taking its turn when the other one has rung.
+/// Sends all bytes. Each driver takes its turn when the other one has rung.
 fn pour(nodes: &mut [Node; 2], bytes: &[u8], arrived: &mut [u8]) -> Result<(), Failure> {
     let [sender, receiver] = nodes;
     let (mut sent, mut got) = (0, 0);
@@ -78,7 +79,7 @@ fn pour(nodes: &mut [Node; 2], bytes: &[u8], arrived: &mut [u8]) -> Result<(), F
     Ok(())
 }
 
-/// Lets a driver do what it has to do now.
+/// Lets a driver do everything that is pending.
 pub fn turn(node: &mut Node) {
     let memory = &mut node.memory;
     node.engine.doorbell(memory, node.peer);

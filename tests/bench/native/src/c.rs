@@ -5,9 +5,9 @@ use scif::bypass::Waiting;
 
 use crate::client::Calls;
 
-/// Those of a program with one thread, or (`SEVERAL`) with further ones, whose calls leave a note
-/// that they are under way. That both ends are threads of this program makes no difference: they
-/// share no endpoint.
+/// The calls of a program with one thread or (`SEVERAL`) with several threads, whose calls leave a
+/// note that they are in progress. Here both ends are threads of one program, but this makes no
+/// difference, because they share no endpoint.
 pub struct C<const SEVERAL: bool>(Endpoint);
 
 impl<const SEVERAL: bool> Calls for C<SEVERAL> {

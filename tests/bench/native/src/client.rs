@@ -1,6 +1,6 @@
-//! Messages by `scif_send` and `scif_recv` of the client library, as programs in Rust and in C make
-//! them. The library's few system calls are answered here in place of `micd`; once the rings are
-//! mapped, messages need none.
+//! Messages by `scif_send` and `scif_recv` of the client library, as programs in Rust and in C
+//! send and receive them. This module answers the library's few system calls in place of `micd`;
+//! once the rings are mapped, messages need none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,20 +20,20 @@ use crate::memory::Node;
 use crate::messages::Messages;
 use crate::rings::Handle;
 
-/// Descriptors of an endpoint and of its bypass handle.
+/// The descriptors of an endpoint and of its bypass handle.
 pub const ENDPOINT: usize = 3;
 const BYPASS: usize = 4;
-/// That of the program's address space.
+/// The descriptor of the program's address space.
 const SPACE: usize = 5;
-/// The port of both ends, for programs that ask.
+/// The port of both ends, for programs that query it.
 const PORT: u16 = 2050;
 
 /// The calls of a language.
 pub trait Calls: Sized + Sync {
-    /// Has the library map the rings of an endpoint.
+    /// Makes the library map the rings of an endpoint.
     fn open() -> Result<Self, i32>;
 
-    /// Before calls.
+    /// Runs before any calls.
     fn begin() {}
 
     /// `scif_send`.
@@ -43,7 +43,7 @@ pub trait Calls: Sized + Sync {
     fn recv(&self, buffer: &mut [u8], flags: u32) -> Result<usize, i32>;
 }
 
-/// An end of the connection, with its rings mapped by the library.
+/// An end of the connection, whose rings the library has mapped.
 pub struct Client<C = Rust> {
     calls: C,
     system: System,
@@ -80,7 +80,7 @@ pub struct System {
 }
 
 impl System {
-    /// The system of a program that has this node's end of the connection.
+    /// Makes the system of a program that has this node's end of the connection.
     pub fn new(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         Ok(Self {
             handle: Handle::open(node, peer)?,
@@ -111,7 +111,7 @@ impl System {
                         payload.copy_from_slice(self.handle.record.as_bytes());
                         Ok(0)
                     }
-                    // The probe whether the daemon still knows the connection.
+                    // This call checks whether the daemon still has the connection.
                     Ok(Call::Kick { kicks: 0 }) => Ok(0),
                     _ => Err(refused),
                 }
@@ -121,8 +121,8 @@ impl System {
     }
 }
 
-/// The list of the program's mappings: where Linux has programs and their heaps, and where it has
-/// other memory. The library remembers no more than 2 TiB of memory in a row.
+/// Returns the list of the program's mappings: where Linux puts programs and their heaps, and
+/// where it puts other memory. The library remembers at most 2 TiB of memory in a row.
 fn list_everything(buffer: &mut [u8]) -> usize {
     const TEBI: usize = 1 << 40;
     let rights = GrantFlags::GRANT_READ | GrantFlags::GRANT_WRITE;
@@ -133,7 +133,7 @@ fn list_everything(buffer: &mut [u8]) -> usize {
     bytes.len()
 }
 
-/// How `micd` answers with an address.
+/// Returns an address as `micd` does in its answers.
 fn word(port: PortId) -> usize {
     usize::from(port.node()) << 16 | usize::from(port.port())
 }
@@ -182,7 +182,7 @@ impl<C: Calls> Messages for Client<C> {
                 if is_last_look {
                     return Ok(false);
                 }
-                // Bytes sent before it stopped are there now.
+                // Bytes sent before the sender stopped are there now.
                 is_last_look = stop.load(Ordering::Acquire);
             }
             got += count;

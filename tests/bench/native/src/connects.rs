@@ -1,5 +1,5 @@
-//! Connections that are made and closed: by both drivers, on one thread and without interrupts, and
-//! by UNIX sockets, on one thread as well. Both hold all the work of connecting, accepting and
+//! Connections that are made and closed: by both drivers on one thread and without interrupts, and
+//! by UNIX sockets, also on one thread. Both include all the work of connecting, accepting and
 //! closing; ours lacks the programs' requests to their drivers.
 
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,12 +14,12 @@ use crate::base::turn;
 use crate::memory::{self, Node, PORT, Second, said};
 use crate::{Failure, Settings, Test};
 
-/// Connections of a repetition: the memory of a node's rings is not given back.
+/// Number of connections in a repetition: the memory of a node's rings is never freed.
 const CONNECTIONS: usize = 100;
-/// Turns of both drivers until a step must have happened.
+/// Number of turns of both drivers after which a step must have happened.
 const TURNS: usize = 100;
 
-/// Both tests.
+/// Returns both tests.
 pub fn tests() -> Result<Vec<Test<'static>>, Failure> {
     let unit = Unit::Nanoseconds;
     Ok(vec![
@@ -53,7 +53,7 @@ fn ours(settings: &Settings) -> Result<Vec<f64>, Failure> {
     timed(settings, || connect_and_close(&mut nodes))
 }
 
-/// The nanoseconds of each connection, after one that does not count.
+/// Returns the nanoseconds of each connection, after one that does not count.
 fn timed(
     settings: &Settings,
     mut connect: impl FnMut() -> Result<(), Failure>,
@@ -68,7 +68,7 @@ fn timed(
     Ok(samples)
 }
 
-/// Has both drivers take turns until a step gives something.
+/// Lets both drivers take turns until a step returns a value.
 fn until<T>(
     nodes: &mut [Node; 2],
     what: &str,
@@ -83,7 +83,7 @@ fn until<T>(
     Err(format!("{what} does not end").into())
 }
 
-/// Pages that the connections of both nodes have.
+/// Returns the number of pages that the connections of both nodes have.
 fn pages(nodes: &[Node; 2]) -> usize {
     nodes.iter().map(|node| node.engine.stats().pages).sum()
 }
@@ -123,7 +123,7 @@ fn connect_and_close(nodes: &mut [Node; 2]) -> Result<(), Failure> {
     turn(client);
     turn(server);
     server.engine.close(&mut server.memory, accepted);
-    // Until both have let their ends go.
+    // Wait until both nodes have released their ends.
     until(nodes, "closing", |nodes| {
         Ok((pages(nodes) == before).then_some(()))
     })

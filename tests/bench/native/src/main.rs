@@ -1,6 +1,6 @@
 //! `bench-native`: two nodes in one program, each on a thread and a core of its own: the engine,
-//! its copy engine and the client library, without emulation. Beside it what they are compared
-//! with.
+//! its copy engine and the client library, without emulation. It also measures what they are
+//! compared with.
 //!
 //! | test | size | unit | what |
 //! | --- | --- | --- | --- |
@@ -20,7 +20,7 @@
 //! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
 //! | `native_rma`, `native_rma_read` | bytes | bytes_per_s | `writeto`, `readfrom` by a client |
-//! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
+//! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | both by the engine |
 //! | `native_copy_read` | 4096 | bytes_per_s | copies that a second thread reads: the limit |
 //! | `native_stream` | 32, 4096 | bytes_per_s | messages one after the other by `scif_send` |
 //! | `native_ring_stream` | 4096 | bytes_per_s | the same by the ring protocol alone |
@@ -29,10 +29,10 @@
 //! | `native_base_stream` | 4095 | bytes_per_s | by the drivers to a 4 KiB ring of a base peer |
 //! | `native_engine_stream` | 4095 | bytes_per_s | by the drivers between nodes of ours |
 //! | `native_base_copies` | 4095 | bytes_per_s | what fills and empties such a ring: the limit |
-//! | `native_{unix,pipe,tcp}_stream` | 4096 | bytes_per_s | the same by the system |
+//! | `native_{unix,pipe,tcp}_stream` | 4096 | bytes_per_s | a stream of messages by the system |
 //!
-//! Lines as in `scif_perf::report`. Tests that are compared run in turn, one repetition of each, so
-//! that what disturbs the machine for a while hits both.
+//! The lines are as in `scif_perf::report`. Tests that are compared run in turn, one repetition of
+//! each, so that what disturbs the machine for a while affects both.
 
 mod base;
 mod c;
@@ -70,24 +70,24 @@ bench-native [options]: two nodes in one program, beside sockets, pipes and memc
   --quick            3 repetitions of 5 ms
   --json             a JSON object per line instead of a table";
 
-/// Why something could not be measured.
+/// The reason why something could not be measured.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// The measurement, and its duration.
+/// The parameters of the measurement.
 pub struct Settings {
-    /// The counter's rate.
+    /// The rate of the counter.
     pub rate: Rate,
-    /// Repetitions.
+    /// Number of repetitions.
     pub repetitions: u32,
-    /// Nanoseconds for a test in a repetition.
+    /// Time for a test in a repetition, in nanoseconds.
     pub budget_ns: u64,
     json: bool,
 }
 
-/// One repetition of a test: its samples.
+/// A function that runs one repetition of a test and returns its samples.
 type Repetition<'a> = Box<dyn FnMut(&Settings) -> Result<Vec<f64>, Failure> + 'a>;
 
-/// A test: called once for each repetition, it gives samples.
+/// A test, which is called once for each repetition.
 pub struct Test<'a> {
     name: String,
     size: u64,
@@ -98,7 +98,7 @@ pub struct Test<'a> {
 }
 
 impl<'a> Test<'a> {
-    /// A test of this name and size.
+    /// Makes a test with this name and size.
     pub fn new(
         name: &str,
         size: usize,
@@ -114,7 +114,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// The same as one of several ways.
+    /// Makes the test one of several ways to do the same.
     #[must_use]
     pub fn by(mut self, routine: &str) -> Self {
         self.routine = routine.to_string();

@@ -1,5 +1,5 @@
-//! Two nodes in this program: engines over the memory that `micd` gives them, each node's RAM an
-//! ordinary piece of memory that the other one sees as its aperture.
+//! Two nodes in this program: engines over memory as `micd` gives it to them. Each node's RAM is
+//! an ordinary piece of memory that the other node sees as its aperture.
 
 use std::mem::offset_of;
 use std::rc::Rc;
@@ -20,19 +20,20 @@ use scif_core::{
 
 use crate::Failure;
 
-/// Bytes of a node: a window of 64 MiB and what the engine needs.
+/// Bytes in a node's RAM: a window of 64 MiB and what the engine needs.
 const RAM_BYTES: usize = 80 << 20;
 
-/// Bytes of the endpoints' rings, as `micd` has them.
+/// Bytes in the endpoints' rings, as in `micd`.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// The port the second node listens on.
+/// The port on which the second node listens.
 pub const PORT: u16 = 2050;
 
-/// Turns of both engines until something must have happened.
+/// Number of turns of both engines after which something must have happened.
 const TURNS: usize = 100;
 
-/// Own memory, given out from one end to the other. Nothing comes back: a run is short.
+/// A node's own memory, allocated from one end to the other. No memory is freed, because a run is
+/// short.
 pub struct Ram {
     region: Region,
     used: usize,
@@ -58,7 +59,7 @@ impl BlockSource for Ram {
 /// `ENOMEM`: there are no memory objects here, only blocks.
 const NO_MEMORY: i32 = 12;
 
-/// No side sleeps here: both engines are polled in turn.
+/// A doorbell that does nothing. No side sleeps, because both engines are polled in turn.
 struct NoBell;
 
 impl Doorbell for NoBell {
@@ -69,39 +70,40 @@ impl Doorbell for NoBell {
 pub struct Node {
     pub engine: Engine,
     pub memory: NodeMemory<Ram>,
-    /// Its end of the connection.
+    /// The node's end of the connection.
     pub endpoint: EndpointId,
     /// The other node's number.
     pub peer: NodeId,
-    /// All of its memory.
+    /// All of the node's memory.
     pub ram: Region,
 }
 
 /// The kind of the second node.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Second {
-    /// A node as the first one.
+    /// A node like the first one.
     Ours,
-    /// One that speaks the base protocol only, with rings of 4 KiB, as the mainline driver does.
+    /// A node that has the base protocol only, with rings of 4 KiB, as one with the mainline
+    /// driver.
     Base,
 }
 
-/// Bytes of a base node's rings.
+/// Bytes in a base node's rings.
 pub const BASE_RING_BYTES: u32 = 4096;
 
-/// Two nodes with a connection between them; the first one connected.
+/// Makes two nodes with a connection between them; the first node connected.
 pub fn connected() -> Result<[Node; 2], Failure> {
     connected_to(Second::Ours)
 }
 
-/// As [`connected`], with a second node of this kind.
+/// Makes two nodes with a connection between them, the second one of this kind.
 pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
     let mut nodes = linked(second)?;
     connect(&mut nodes)?;
     Ok(nodes)
 }
 
-/// Two nodes with a link between them, whose endpoints are not bound.
+/// Makes two nodes with a link between them, whose endpoints are not bound.
 pub fn linked(second: Second) -> Result<[Node; 2], Failure> {
     let rams = [aligned(RAM_BYTES)?, aligned(RAM_BYTES)?];
     let make = |node: usize| {
@@ -111,9 +113,9 @@ pub fn linked(second: Second) -> Result<[Node; 2], Failure> {
             ..Config::new(node as NodeId)
         };
         let mut engine = Engine::new(config);
-        // As `micd` tells it: the copies of its clients are made so,
+        // As `micd` sets them: the copy routines of its clients,
         engine.set_copy_hints(Choices::applied().numbers());
-        // and of links between virtual machines.
+        // and no gathered stores, as on links between virtual machines.
         engine.set_gathers(false);
         let mut memory = NodeMemory::new(Ram {
             region: rams[node].clone(),
@@ -158,19 +160,19 @@ pub fn linked(second: Second) -> Result<[Node; 2], Failure> {
     Ok(nodes)
 }
 
-/// Turns an engine's error into one with a name.
+/// Gives an engine's error the name of the operation.
 pub fn said<E: std::fmt::Debug>(what: &str) -> impl Fn(E) -> Failure {
     move |error| format!("{what}: {error:?}").into()
 }
 
-/// Zeroed memory from a page boundary on.
+/// Allocates zeroed memory from a page boundary on.
 pub fn aligned(bytes: usize) -> Result<Region, Failure> {
     let region = Region::heap(bytes + PAGE);
     let skip = region.address().next_multiple_of(PAGE) - region.address();
     region.part(skip, bytes).map_err(said("memory"))
 }
 
-/// Lets both nodes do what they have to do.
+/// Lets both nodes do everything that is pending.
 pub fn turns(nodes: &mut [Node; 2]) {
     for _ in 0..TURNS {
         for node in nodes.iter_mut() {
@@ -217,8 +219,8 @@ fn connect(nodes: &mut [Node; 2]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Registers a window of `bytes` bytes of new memory on one of the nodes; its offset, and the
-/// memory.
+/// Registers a window of `bytes` bytes of new memory on one of the nodes. Returns its offset and
+/// the memory.
 pub fn register(
     nodes: &mut [Node; 2],
     node: usize,

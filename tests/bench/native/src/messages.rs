@@ -1,5 +1,5 @@
 //! Round trips and streams of messages between the two nodes, each on a thread and a core of its
-//! own, by whatever passes the messages.
+//! own, by any implementation of [`Messages`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,10 +13,10 @@ use crate::{Failure, Settings, Test, threads};
 
 /// One end of a connection.
 pub trait Messages: Sized + Sync {
-    /// Opens the end that is `node`'s.
+    /// Opens the end of `node`.
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure>;
 
-    /// Runs what uses this end, on any thread.
+    /// Runs `work`, which uses this end, on any thread.
     fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -24,25 +24,25 @@ pub trait Messages: Sized + Sync {
     /// Sends all of a message, polling.
     fn send(&self, message: &[u8]) -> Result<(), Failure>;
 
-    /// Receives all of a message, polling; false when `stop` says that no more comes.
+    /// Receives all of a message, polling. Returns false if `stop` is set and no more comes.
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure>;
 
-    /// Receives what there is, perhaps nothing; how many bytes.
+    /// Receives the bytes that are there, perhaps none. Returns their number.
     fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure>;
 }
 
-/// The work of the second node's thread with each message.
+/// What the second node's thread does with each message.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Echo,
     Sink,
 }
 
-/// Both ends of a connection; the second one has a thread while a test runs.
+/// Both ends of a connection. The second one has a thread while a test runs.
 pub struct Pair<E> {
     client: E,
     server: E,
-    /// The nodes whose memory the rings are in.
+    /// The nodes whose memory holds the rings.
     _nodes: [Node; 2],
 }
 
@@ -67,8 +67,8 @@ impl<E: Messages> Pair<E> {
         work: impl FnOnce() -> Result<Vec<f64>, Failure>,
     ) -> Result<Vec<f64>, Failure> {
         let stop = AtomicBool::new(false);
-        // Here, not in the thread: both ends then have buffers in the same memory, as programs of
-        // their own would each have one.
+        // Allocated here, not in the thread, so that both ends have buffers in the same memory, as
+        // two programs would have.
         let mut buffer = vec![0; size];
         std::thread::scope(|scope| {
             let (server, stopped) = (&self.server, &stop);
@@ -86,7 +86,7 @@ impl<E: Messages> Pair<E> {
         })
     }
 
-    /// A message and one back.
+    /// Returns the test of a message and one back.
     pub fn round_trips(&self, name: &str, size: usize) -> Test<'_> {
         let this = self;
         let run =
@@ -95,10 +95,10 @@ impl<E: Messages> Pair<E> {
     }
 
     fn echo(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
-        /// Round trips of a sample.
+        /// Number of round trips in a sample.
         const ROUNDS: u32 = 100;
         let (mut message, mut back) = (vec![0; size], vec![0; size]);
-        // Messages that differ, each compared, before time is taken.
+        // Different messages, each compared, before time is taken.
         for round in 0..32 {
             pattern::fill(&mut message, round);
             self.client.send(&message)?;
@@ -125,10 +125,12 @@ impl<E: Messages> Pair<E> {
         }
     }
 
-    /// The same with both ends on one thread, so that nobody waits, and looks that find nothing
-    /// after each message, as a program makes that polls: for counting instructions.
+    /// Returns the test of a message and one back with both ends on one thread, so that no end
+    /// waits. After each message come polls that find nothing, as in a program that polls. It is
+    /// for counting instructions.
     pub fn alone(&self, name: &str, size: usize) -> Test<'_> {
-        /// Looks after each message: of those that come soon after each other most are the same.
+        /// Number of polls after each message. Of polls shortly after each other most are the
+        /// same.
         const LOOKS: u32 = 20;
         let run = move |settings: &Settings| {
             let (mut message, mut back) = (vec![0; size], vec![0; size]);
@@ -151,7 +153,7 @@ impl<E: Messages> Pair<E> {
         Test::new(name, size, Unit::Nanoseconds, run)
     }
 
-    /// Messages one after the other.
+    /// Returns the test of messages one after the other.
     pub fn stream(&self, name: &str, size: usize) -> Test<'_> {
         let this = self;
         let run =
@@ -160,7 +162,7 @@ impl<E: Messages> Pair<E> {
     }
 
     fn pour(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
-        /// Messages of a sample: many rings full, so that waiting for room counts.
+        /// Number of messages in a sample: they fill many rings, so that waiting for room counts.
         const MESSAGES: u32 = 1000;
         let mut message = vec![0; size];
         pattern::fill(&mut message, SEED);
@@ -180,7 +182,7 @@ impl<E: Messages> Pair<E> {
     }
 }
 
-/// A call of its own for each step, whose instructions can be counted; here and below.
+/// A function of its own for each step, so that its instructions can be counted; also below.
 #[inline(never)]
 fn send_alone<E: Messages>(end: &E, message: &[u8]) -> Result<(), Failure> {
     end.send(message)
@@ -202,7 +204,7 @@ fn look_alone<E: Messages>(end: &E, buffer: &mut [u8]) -> Result<(), Failure> {
     }
 }
 
-/// The contents of streams' messages.
+/// The seed of the content of streams' messages.
 const SEED: u64 = 11;
 
 fn serve<E: Messages>(

@@ -1,4 +1,4 @@
-//! The limit of round trips: two threads, each polls a word of its own and stores the other's.
+//! The limit of round trips: two threads, each polling a word of its own and storing the other's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use scif_perf::report::Unit;
 
 use crate::{Settings, Test, threads};
 
-/// Words on cache lines (and pairs of them) of their own.
+/// A word on a cache line (and a pair of them) of its own.
 #[repr(align(256))]
 #[derive(Default)]
 struct Word(AtomicU64);
@@ -20,10 +20,10 @@ struct Table {
 /// The number that ends the other thread.
 const END: u64 = u64::MAX;
 
-/// Round trips of a sample.
+/// Number of round trips in a sample.
 const ROUNDS: u64 = 100;
 
-/// Eight bytes and eight bytes back.
+/// Returns the test of eight bytes and eight bytes back.
 pub fn ping_pong() -> Test<'static> {
     let run = move |settings: &Settings| {
         let table = Table::default();
@@ -40,7 +40,8 @@ pub fn ping_pong() -> Test<'static> {
     Test::new("native_pingpong", 8, Unit::Nanoseconds, run)
 }
 
-/// Throws every ball back until the one that says that it is over; whether it ran on its core.
+/// Returns every ball until the one that ends the game. Returns whether the thread ran on its
+/// core.
 fn answer(table: &Table) -> bool {
     let is_bound = threads::pin(1).is_ok();
     let mut last = 0;
@@ -62,7 +63,7 @@ fn play(table: &Table, settings: &Settings) -> Vec<f64> {
         peer.0.store(next, Ordering::Release);
         while own.0.load(Ordering::Acquire) != next {}
     };
-    // Until the other one runs.
+    // Wait until the other thread runs.
     round();
     let mut samples = Vec::new();
     let end = ticks() + settings.rate.ticks(settings.budget_ns);

@@ -14,17 +14,17 @@ use crate::memory::aligned;
 use crate::rings::mapped;
 use crate::{Failure, Settings, Test, threads};
 
-/// Bytes of a message.
+/// Bytes in a message.
 const BYTES: usize = 4096;
 
-/// Messages of a sample.
+/// Number of messages in a sample.
 const MESSAGES: u64 = 1000;
 
-/// Numbers of slots: few stay in the caches that both threads are near to, many wait less often for
-/// each other. The best counts.
+/// Numbers of slots: few stay in the caches near both threads; with many, the threads wait less
+/// often for each other. The best counts.
 const SLOTS: [u64; 2] = [16, 64];
 
-/// Memory that both threads have mapped.
+/// The memory that both threads have mapped.
 struct Shared {
     pages: Pages,
     choices: Choices,
@@ -43,12 +43,12 @@ impl SlotMemory for Shared {
     }
 }
 
-/// A word on cache lines (and pairs of them) of its own.
+/// A word on a cache line (and a pair of them) of its own.
 #[repr(align(256))]
 #[derive(Default)]
 struct Word(AtomicU64);
 
-/// The tests: one for each number of slots.
+/// Returns the tests: one for each number of slots.
 pub fn tests() -> Result<Vec<Test<'static>>, Failure> {
     let mut tests = Vec::new();
     for count in SLOTS {
@@ -58,7 +58,7 @@ pub fn tests() -> Result<Vec<Test<'static>>, Failure> {
             choices: measure(None).choices,
         };
         let run = move |settings: &Settings| {
-            // The mapping is of this memory.
+            // The mapping is of this memory, so the test keeps it.
             let _memory = &memory;
             pour(settings, &shared, count)
         };
@@ -68,7 +68,7 @@ pub fn tests() -> Result<Vec<Test<'static>>, Failure> {
     Ok(tests)
 }
 
-/// A repetition: bytes per second of each sample.
+/// Runs a repetition. Returns the bytes per second of each sample.
 fn pour(settings: &Settings, memory: &Shared, count: u64) -> Result<Vec<f64>, Failure> {
     let mut message = vec![0; BYTES];
     pattern::fill(&mut message, 3);
@@ -80,7 +80,7 @@ fn pour(settings: &Settings, memory: &Shared, count: u64) -> Result<Vec<f64>, Fa
         written: &written.0,
         freed: &freed.0,
     };
-    // The reader has to know before it starts when it ends: some samples, until the time is over.
+    // The reader must know in advance when it ends, so there are samples until the time is over.
     let mut samples = Vec::new();
     let end = ticks() + settings.rate.ticks(settings.budget_ns);
     while ticks() < end {
@@ -92,7 +92,7 @@ fn pour(settings: &Settings, memory: &Shared, count: u64) -> Result<Vec<f64>, Fa
                 // The writer stops, too.
                 Err(_) => Err(Stopped::Alone),
             });
-            // Until the reader runs.
+            // Wait until the reader runs.
             let poured = slots.write(&message, 0, WARM_UP).and_then(|()| {
                 slots.finish(WARM_UP)?;
                 let start = ticks();
@@ -112,5 +112,5 @@ fn pour(settings: &Settings, memory: &Shared, count: u64) -> Result<Vec<f64>, Fa
     Ok(samples)
 }
 
-/// Messages before time is taken, a multiple of all numbers of slots.
+/// Number of messages before time is taken: a multiple of all numbers of slots.
 const WARM_UP: u64 = 128;

@@ -1,6 +1,6 @@
 //! Messages through the rings of a connection by the ring protocol alone, without the client
-//! library: each thread has the control page, its own ring and the peer's mapped. Messages go the
-//! ring's short way where they can, as the client's do.
+//! library. Each thread has mapped the control page, its own ring and the peer's. Messages take
+//! the ring's short way where they can, as the client library's do.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -39,8 +39,8 @@ pub struct End {
 #[derive(Clone, Copy)]
 struct View<'a>(&'a End);
 
-/// A bypass handle of an endpoint, and where the memory of its parts is: address and bytes, in the
-/// order of [`Part::ALL`].
+/// A bypass handle of an endpoint, and the memory of its parts: address and bytes, in the order of
+/// [`Part::ALL`].
 #[derive(Clone, Copy)]
 pub struct Handle {
     pub record: BypassRecord,
@@ -48,7 +48,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Opens one of a node's endpoint.
+    /// Opens a bypass handle of a node's endpoint.
     pub fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         let (memory, owner) = (&mut node.memory, Owner::default());
         let opened = node.engine.open_bypass(memory, node.endpoint, owner);
@@ -67,7 +67,7 @@ impl Handle {
         Ok(Self { record, parts })
     }
 
-    /// Address and bytes of a part.
+    /// Returns the address and the bytes of a part.
     pub fn part(&self, part: Part) -> Option<(usize, usize)> {
         let index = Part::ALL.iter().position(|other| *other == part)?;
         self.parts.get(index).copied()
@@ -100,8 +100,9 @@ impl End {
         self.record.handle.get()
     }
 
-    /// Sends all of a message in the usual case: the lock is free, and there is room that is known
-    /// of. Whether it did; if not, nothing was sent. Nobody sleeps here who would have to be woken.
+    /// Sends all of a message in the usual case: the lock is free, and enough room is known.
+    /// Returns false otherwise; then nothing was sent. No end sleeps here, so none needs a
+    /// wake-up.
     #[inline]
     fn send_short(&self, message: &[u8]) -> bool {
         let mut view = View(self);
@@ -121,8 +122,8 @@ impl End {
         true
     }
 
-    /// Receives a whole message in the usual case: the lock is free, all of it is there. Whether it
-    /// did; if not, nothing was received.
+    /// Receives a whole message in the usual case: the lock is free, and all of the message is
+    /// there. Returns false otherwise; then nothing was received.
     #[inline]
     fn receive_short(&self, buffer: &mut [u8]) -> Result<bool, Failure> {
         let bytes = buffer.len();
@@ -170,7 +171,7 @@ impl Messages for End {
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
         let (mut got, mut is_last_look) = (0, false);
         while got < buffer.len() {
-            // As the client library looks: without the lock.
+            // Polls as the client library does: without the lock.
             let bytes = match self.consumer.is_empty(&View(self)) {
                 true => 0,
                 false if got == 0 && self.receive_short(buffer)? => return Ok(true),
@@ -186,7 +187,7 @@ impl Messages for End {
                 if is_last_look {
                     return Ok(false);
                 }
-                // Bytes sent before it stopped are there now.
+                // Bytes sent before the sender stopped are there now.
                 is_last_look = stop.load(Ordering::Acquire);
             }
             got += bytes;
@@ -207,7 +208,7 @@ impl Messages for End {
 }
 
 impl View<'_> {
-    /// The word in which its handle counts its copies.
+    /// Returns the word in which the handle counts its copies.
     #[inline]
     fn busy_word(&self) -> &AtomicU32 {
         const OFFSET: usize = RMA_BUSY_OFFSET as usize;
@@ -219,7 +220,7 @@ impl View<'_> {
     }
 }
 
-/// The epoch, and the copies under way.
+/// The epoch, and the copies in progress.
 impl ValidityMemory for View<'_> {
     #[inline]
     fn epoch(&self) -> u32 {
@@ -254,7 +255,7 @@ impl ValidityMemory for View<'_> {
 pub struct Windows {
     end: End,
     epoch: u32,
-    /// The own window, and the peer's.
+    /// The end's own window, and the peer's.
     pub own: Pages,
     pub peer: Pages,
 }
@@ -276,8 +277,8 @@ impl Windows {
         })
     }
 
-    /// Copies the first `bytes` bytes, as a client does: it counts as busy meanwhile, in slices,
-    /// and the windows must not have become invalid before or after.
+    /// Copies the first `bytes` bytes in slices, as a client does: it counts as busy during each
+    /// slice, and the windows must be valid before and after.
     pub fn copy(&self, from: &Pages, to: &Pages, bytes: usize) -> Result<(), Failure> {
         const SLICE: usize = 1 << 20;
         for at in (0..bytes).step_by(SLICE) {
@@ -299,7 +300,7 @@ fn fault<E: std::fmt::Debug>(error: RingError<E>) -> Failure {
     format!("ring: {error:?}").into()
 }
 
-/// A mapping of memory that is there already: the played system answers with its address.
+/// Maps memory that is there already: the simulated system answers with its address.
 pub fn mapped(address: usize, bytes: usize) -> Result<Pages, Failure> {
     let system = move |request: host::Request<'_>| match request {
         host::Request::Map { .. } => Ok(address),
@@ -358,7 +359,7 @@ impl RingMemory for View<'_> {
 
     #[inline]
     fn read(&self, offset: usize, buffer: &mut [u8]) {
-        // It fails only beyond the end of the ring, which is not read.
+        // This fails only beyond the end of the ring, where no call reads.
         let _ = self
             .0
             .own

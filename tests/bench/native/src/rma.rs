@@ -1,5 +1,5 @@
-//! Transfers between windows, by a client that has them mapped and by the engine and its copy
-//! engine, against `memcpy`.
+//! Transfers between windows, by a client that has them mapped and by the engine with its copy
+//! engine, compared with `memcpy`.
 
 use hal::mem::Region;
 use scif_abi::flags::RmaFlags;
@@ -15,10 +15,10 @@ use crate::{Failure, Settings, Test};
 const SIZES: &[usize] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 const WINDOW: usize = 64 << 20;
 
-/// The call ends when the data is where it shall be, and the CPU copies.
+/// The call ends when the data has arrived, and the CPU copies.
 const FLAGS: u32 = RmaFlags::SYNC.union(RmaFlags::USECPU).bits();
 
-/// One size after the other: `memcpy`, then writes and reads of the same size, in turn.
+/// Measures one size after the other: `memcpy`, then writes and reads of this size, in turn.
 pub fn run(settings: &Settings) -> Result<(), Failure> {
     let mut nodes = memory::connected()?;
     let (remote, theirs) = memory::register(&mut nodes, 1, WINDOW)?;
@@ -67,14 +67,14 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// The limit: the C library's copy between two buffers of its own.
+/// Returns the test of the limit: the C library's copy between two buffers of its own.
 pub fn memcpy(size: usize) -> Test<'static> {
     let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
     let run = move |settings: &Settings| copy(settings, &from, &mut to);
     Test::new("native_memcpy", size, Unit::BytesPerSecond, run)
 }
 
-/// The same between these.
+/// Returns the test of the C library's copy between these buffers.
 fn memcpy_of<'a>(from: &'a [u8], to: &'a mut [u8]) -> Test<'a> {
     let size = from.len();
     let run = move |settings: &Settings| copy(settings, from, to);
@@ -90,7 +90,7 @@ fn copy(settings: &Settings, from: &[u8], to: &mut [u8]) -> Result<Vec<f64>, Fai
     timing::rates(settings.rate, from.len() as u64, settings.budget_ns, call)
 }
 
-/// One transfer, to its end.
+/// Makes one transfer and waits for its end.
 fn one(
     node: &mut Node,
     direction: Direction,
@@ -109,7 +109,7 @@ fn one(
     let ticket = engine.rma(node.endpoint, rma);
     let ticket = ticket.map_err(said("rma"))?;
     while engine.pump(memory, &mut CpuEngine, usize::MAX) {}
-    // A transfer without waiting is done when its work is.
+    // A transfer without waiting is complete when its work is.
     while engine.next_event(memory).is_some() {}
     match engine.finish(ticket) {
         Some(result) => result.map(|_| ()).map_err(said("rma")),

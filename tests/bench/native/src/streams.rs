@@ -1,5 +1,5 @@
-//! Streams of the operating system: UNIX sockets, pipes and TCP on loopback, between two threads on
-//! two cores.
+//! Streams of the operating system: UNIX sockets, pipes and TCP on loopback, between two threads
+//! on two cores.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use scif_perf::report::Unit;
 
 use crate::{Failure, Settings, Test, threads};
 
-/// One end of a connection: where to write and where to read.
+/// One end of a connection: the file to write to and the file to read from.
 struct End {
     write: Box<dyn Write + Send>,
     read: Box<dyn Read + Send>,
@@ -56,19 +56,19 @@ type Connect = fn() -> std::io::Result<[End; 2]>;
 /// The kinds of connection.
 const KINDS: [(&str, Connect); 3] = [("unix", unix), ("pipe", pipes), ("tcp", tcp)];
 
-/// Starts the second thread on its core. It ends when the connection does.
+/// Starts the second thread on its core. It ends with the connection.
 fn start(serve: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> Result<(), Failure> {
     std::thread::Builder::new().spawn(move || {
         if threads::pin(1).is_err() {
             eprintln!("bench-native: the second thread is not bound");
         }
-        // An error is the end of the connection, which the first thread sees as well.
+        // An error is the end of the connection, which the first thread notices as well.
         let _ = serve();
     })?;
     Ok(())
 }
 
-/// Round trips of `size` bytes.
+/// Returns the tests of round trips of `size` bytes.
 pub fn round_trips(size: usize) -> Result<Vec<Test<'static>>, Failure> {
     let mut tests = Vec::new();
     for (name, connect) in KINDS {
@@ -103,9 +103,9 @@ pub fn round_trips(size: usize) -> Result<Vec<Test<'static>>, Failure> {
     Ok(tests)
 }
 
-/// Streams of messages of `size` bytes.
+/// Returns the tests of streams of messages of `size` bytes.
 pub fn streams(size: usize) -> Result<Vec<Test<'static>>, Failure> {
-    /// Messages of a sample; the other end answers with a byte when it has them.
+    /// Number of messages in a sample. The other end answers with a byte when it has them all.
     const MESSAGES: usize = 1000;
     let mut tests = Vec::new();
     for (name, connect) in KINDS {

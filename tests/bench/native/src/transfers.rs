@@ -1,6 +1,6 @@
 //! Scheduled Transfers by the library `st`, as programs make them: push and pull, put and get. As
-//! for the client library (`client`), the few system calls are answered here in place of `micd`;
-//! between attach and detach there are none but the question after the driver's life.
+//! for the client library (`client`), this module answers the few system calls in place of `micd`.
+//! Between attach and detach there are none, except the check whether the driver is alive.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -25,24 +25,24 @@ use crate::client::{self, ENDPOINT};
 use crate::memory::{Node, said};
 use crate::{Failure, Settings, Test, threads};
 
-/// Descriptors of a memory object, of the peer's windows, and of an event queue.
+/// The descriptors of a memory object, of the peer's windows, and of an event queue.
 const MEMORY: usize = 10;
 const WINDOWS: usize = 11;
 const EVENTS: usize = 12;
 
-/// The zero of the monotonic clock.
+/// The time at which the monotonic clock starts.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Bytes that an end maps for its peer.
 const REGION: usize = 1 << 20;
 
-/// A header in full: a word with its number, and three more.
+/// A whole header: a word with its number, and three more.
 type Header = [u64; 4];
 
 /// The number of a test's last header.
 const END: u64 = u64::MAX;
 
-/// A window of an end: its offset, and where its memory is.
+/// A window of an end: its offset, and the address of its memory.
 #[derive(Clone, Copy)]
 struct Window {
     offset: i64,
@@ -53,13 +53,14 @@ struct Window {
 /// The memory of an end, as `micd` has it.
 #[derive(Default)]
 struct Registered {
-    /// The address of the memory object that was made last, which is also its token.
+    /// The address of the latest memory object, which is also its token.
     object: usize,
     windows: Vec<Window>,
 }
 
 impl Registered {
-    /// The address of the peer's byte at `offset`, and the bytes of its window from there on.
+    /// Finds the address of the peer's byte at `offset`, and the bytes of its window from there
+    /// on.
     fn find(&self, offset: i64) -> SystemResult<(usize, u64)> {
         let ahead = |window: &Window| {
             let ahead = u64::try_from(offset.checked_sub(window.offset)?).ok()?;
@@ -87,7 +88,7 @@ impl System {
             Request::Open("/scheme/scif/memory") => Ok(MEMORY),
             Request::Open("/scheme/event") => Ok(EVENTS),
             Request::Write(EVENTS, bytes) => Ok(bytes.len()),
-            // Nothing is said of events: whoever waits looks again.
+            // No events are reported: a thread that waits polls again.
             Request::Read(EVENTS, _) => {
                 std::thread::sleep(Duration::from_micros(100));
                 Ok(0)
@@ -172,7 +173,8 @@ impl End {
     ) -> st::Result<Self> {
         system.within(|| {
             let endpoint = Endpoint::from_file(Fd::new(ENDPOINT));
-            // Nobody here moves bytes in place of the driver, as it does before rings are mapped.
+            // The system here moves no bytes in place of the driver, as is needed before rings are
+            // mapped.
             endpoint.prepare()?;
             let link = open(endpoint)?;
             let (mut sender, receiver) = link.channel(0)?.split();
@@ -187,8 +189,8 @@ impl End {
         })
     }
 
-    /// Answers every header by one, until the last one; with `puts` each follows 8 bytes that were
-    /// put.
+    /// Answers every header by one, up to the last one. With `puts` each answer follows 8 bytes
+    /// that were put.
     fn answer(&mut self, puts: bool) -> Result<(), Failure> {
         loop {
             let number = self.receiver.pull::<u64>()?;
@@ -208,7 +210,7 @@ impl End {
         Ok(self.sender.put_with(&value.to_ne_bytes(), place, &number)?)
     }
 
-    /// Takes headers until the last one, and says how many there were.
+    /// Takes headers up to the last one, and answers with their number.
     fn count(&mut self) -> Result<(), Failure> {
         let mut count = 0_u64;
         loop {
@@ -227,7 +229,7 @@ impl End {
 /// Both ends of a connection.
 pub struct Pair {
     ends: RefCell<[End; 2]>,
-    /// The nodes whose memory the rings are in.
+    /// The nodes whose memory holds the rings.
     _nodes: [Node; 2],
 }
 
@@ -261,7 +263,7 @@ impl Pair {
         })
     }
 
-    /// Runs `work` at the first end while a second thread serves the other one.
+    /// Runs `work` at the first end while a second thread serves the other end.
     fn beside(
         &self,
         serve: impl FnOnce(&mut End) -> Result<(), Failure> + Send,
@@ -282,7 +284,8 @@ impl Pair {
         })
     }
 
-    /// A header and one back; with `puts` each after 8 bytes that are put into the other's memory.
+    /// Returns the test of a header and one back; with `puts` each after 8 bytes that are put into
+    /// the other's memory.
     pub fn round_trips(&self, name: &str, puts: bool) -> Test<'_> {
         let run = move |settings: &Settings| {
             self.beside(
@@ -293,7 +296,8 @@ impl Pair {
         Test::new(name, size_of::<u64>(), Unit::Nanoseconds, run)
     }
 
-    /// The same with both ends on one thread, so that nobody waits: for counting instructions.
+    /// Returns the test of a header and one back with both ends on one thread, so that no end
+    /// waits. It is for counting instructions.
     pub fn alone(&self, name: &str, puts: bool) -> Test<'_> {
         let run = move |settings: &Settings| {
             let [client, server] = &mut *self.ends.borrow_mut();
@@ -310,16 +314,16 @@ impl Pair {
         Test::new(name, size_of::<u64>(), Unit::Nanoseconds, run)
     }
 
-    /// Headers one after the other.
+    /// Returns the test of headers one after the other.
     pub fn stream(&self, name: &str) -> Test<'_> {
         let run = |settings: &Settings| self.beside(End::count, |client| client.pour(settings));
         Test::new(name, size_of::<Header>(), Unit::BytesPerSecond, run)
     }
 
-    /// Data of an end's whole memory, put or got.
+    /// Returns the test of putting or getting data of an end's whole memory.
     pub fn transfers(&self, name: &str, toward: bool) -> Test<'_> {
         let mut buffer = vec![0; REGION + PAGE];
-        // From a page boundary on, as memory for transfers is at its best.
+        // The data begins at a page boundary, which is best for transfers.
         let skip = buffer.as_ptr().align_offset(PAGE);
         let run = move |settings: &Settings| {
             let data = &mut buffer[skip..skip + REGION];
@@ -348,7 +352,7 @@ impl Pair {
     }
 }
 
-/// A round trip; functions of their own, whose instructions can be counted.
+/// Makes a round trip. The functions are separate, so that their instructions can be counted.
 #[inline(never)]
 fn alone(client: &mut End, server: &mut End, puts: bool, number: u64) -> Result<(), Failure> {
     one_way(client, server, puts, number)?;
@@ -376,7 +380,7 @@ fn joined(thread: ScopedJoinHandle<'_, Result<(), String>>) -> Result<(), Failur
 
 impl End {
     fn play(&mut self, settings: &Settings, puts: bool) -> Result<Vec<f64>, Failure> {
-        /// Round trips of a sample.
+        /// Number of round trips in a sample.
         const ROUNDS: u64 = 100;
         let mut number = 0;
         let mut round = |end: &mut Self| -> Result<(), Failure> {
@@ -391,7 +395,7 @@ impl End {
             }
             Ok(())
         };
-        // Until the other end runs.
+        // Wait until the other end runs.
         round(self)?;
         let mut samples = Vec::new();
         let end = ticks() + settings.rate.ticks(settings.budget_ns);
@@ -410,7 +414,7 @@ impl End {
     }
 
     fn pour(&mut self, settings: &Settings) -> Result<Vec<f64>, Failure> {
-        /// Headers of a sample: many queues full, so that waiting for room counts.
+        /// Number of headers in a sample: they fill many queues, so that waiting for room counts.
         const HEADERS: u64 = 1000;
         let mut count = 0;
         let mut samples = Vec::new();

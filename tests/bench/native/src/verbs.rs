@@ -1,4 +1,4 @@
-//! RDMA verbs over a connection, with both ends on one thread: for counting the instructions of
+//! RDMA verbs over a connection with both ends on one thread, for counting the instructions of
 //! each call of `lib/verbs` (`verbs::engine`). The contexts have no daemon and no lock.
 
 use ::verbs::engine::Engine;
@@ -22,15 +22,15 @@ use crate::client::{ENDPOINT, System};
 use crate::memory::Node;
 use crate::{Failure, Settings, Test};
 
-/// Bytes of a message.
+/// Bytes in a message.
 const MESSAGE: usize = 64;
-/// Receives that are posted. Message `n` lands in place `n` of the memory; what is sent lies behind
-/// all of them.
+/// Number of receives that are posted. Message `n` arrives in place `n` of the memory; the data to
+/// send lies behind all places.
 const RECEIVES: usize = 64;
 const BYTES: usize = (RECEIVES + 1) * MESSAGE;
-/// Looks after each message, as a program makes that polls.
+/// Number of polls after each message, as in a program that polls.
 const LOOKS: u32 = 20;
-/// Messages of which one asks for a completion.
+/// Number of messages of which one asks for a completion.
 const BATCH: u64 = 16;
 
 /// A program with one queue pair.
@@ -46,7 +46,7 @@ struct End {
 /// Both ends of a connection.
 pub struct Pair {
     ends: [End; 2],
-    /// The nodes whose memory the rings are in.
+    /// The nodes whose memory holds the rings.
     _nodes: [Node; 2],
 }
 
@@ -154,7 +154,7 @@ impl End {
         left.map(drop).map_err(failed)
     }
 
-    /// As a program polls: completions that are there, or what a turn finds.
+    /// Polls as a program does: takes a completion that is there, or one that a turn produces.
     #[inline(never)]
     fn poll(&mut self) -> Result<Option<WorkCompletion>, Failure> {
         if let Some(found) = self.engine.core.poll_cq(self.cq).map_err(failed)? {
@@ -168,7 +168,7 @@ impl End {
         self.engine.core.poll_cq(self.cq).map_err(failed)
     }
 
-    /// A poll that is to find nothing, or the completion of a send.
+    /// Polls when there is nothing, or only the completion of a send.
     #[inline(never)]
     fn look(&mut self) -> Result<Option<WorkCompletion>, Failure> {
         let found = self.poll()?;
@@ -197,7 +197,7 @@ impl Pair {
     pub fn start(mut nodes: [Node; 2]) -> Result<Self, Failure> {
         let [first, second] = &mut nodes;
         let mut ends = [End::new(1, first, second)?, End::new(2, second, first)?];
-        // Each comes to know the other one.
+        // Let each end learn of the other one.
         for _ in 0..4 {
             for end in &mut ends {
                 within(end.system, || end.turn());
@@ -209,7 +209,7 @@ impl Pair {
         })
     }
 
-    /// A message and one back, and looks that find nothing after each.
+    /// Returns the test of a message and one back, with polls that find nothing after each.
     pub fn alone(&mut self, name: &str) -> Test<'_> {
         let run = move |settings: &Settings| {
             let [client, server] = &mut self.ends;
@@ -245,7 +245,7 @@ fn one_way(from: &mut End, to: &mut End, number: u64) -> Result<(), Failure> {
     })
 }
 
-/// Runs what makes system calls, of which there are some at the beginning only.
+/// Runs `work` with answers to its system calls, of which there are some at the beginning only.
 #[inline]
 fn within<T>(system: System, work: impl FnOnce() -> T) -> T {
     host::play(move |request| system.answer(request), work)
