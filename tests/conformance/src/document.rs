@@ -25,7 +25,7 @@ A call that fails changes nothing: after each failure below, both nodes have as 
 connections, ports, windows, mappings and pinned pages as before.
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
     page.push_str(&states::page());

@@ -1,5 +1,5 @@
-//! Whole scripts through the real binary on the development machine: text in, output and status
-//! out. Programs used are those every machine has (cat, sleep, seq, wc, head, true).
+//! Runs whole scripts with the real binary on the development machine and compares output and
+//! status. The scripts use only programs that every machine has (cat, sleep, seq, wc, head, true).
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -21,7 +21,7 @@ fn shell(arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the shell ends")
 }
 
-/// Script, output, status.
+/// The script, its output and its status.
 const SCRIPTS: &[(&str, &str, i32)] = &[
     (
         "echo hello   world; echo \"a  b\" 'c  d'",

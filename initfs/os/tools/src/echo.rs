@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use crate::printf::escape;
 
-/// The output of `echo` for these arguments (without the program's name). `-n`: no line end; `-e`:
-/// backslash escapes; `-E`: none (the default).
+/// Returns the output of `echo` for these arguments, without the program's name. `-n` leaves out
+/// the line end, `-e` turns backslash escapes on, and `-E` turns them off (the default).
 pub fn text(arguments: &[String]) -> Vec<u8> {
     let mut newline = true;
     let mut escapes = false;

@@ -17,7 +17,7 @@ pub const SIGNALS: &[(&str, u32)] = &[
     ("TSTP", 20),
 ];
 
-/// The number of a signal given by number (below 65) or name, with or without `SIG`.
+/// Returns the number of a signal, given as a number below 65 or as a name with or without `SIG`.
 pub fn number(text: &str) -> Option<u32> {
     if let Ok(number) = text.parse() {
         return (number < 65).then_some(number);

@@ -511,7 +511,7 @@ fn write(path: &Path, bytes: Vec<u8>) -> Result<()> {
     std::fs::write(path, bytes).context(|| format!("write {}", path.display()))
 }
 
-/// The kernel of an unpacked package, and its version.
+/// Returns the kernel of an unpacked package, and its version.
 fn kernel_in(root: &Path) -> Option<(PathBuf, String)> {
     let items = std::fs::read_dir(root.join("boot")).ok()?.flatten();
     items
@@ -522,7 +522,7 @@ fn kernel_in(root: &Path) -> Option<(PathBuf, String)> {
         .max()
 }
 
-/// The file of this name somewhere below a directory.
+/// Finds the file of this name somewhere below a directory.
 fn find(directory: &Path, name: &str) -> Option<PathBuf> {
     for item in std::fs::read_dir(directory).ok()?.flatten() {
         let path = item.path();

@@ -9,7 +9,7 @@ use scif_abi::Error;
 use crate::ask::{BLOCK, ERR, HUP, IN, LOCAL, OUT, PAGE, READ, REMOTE, SELF};
 use crate::bench::{Ask, Bench, Checked, Ep, Place, Side};
 
-/// The states a program can have an endpoint in.
+/// The states in which a program can have an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unbound,
@@ -22,7 +22,7 @@ enum State {
     Refused,
     Disconnected,
     Closed,
-    /// No endpoint at all.
+    /// A file that is no endpoint.
     File,
 }
 
@@ -43,19 +43,19 @@ const STATES: [(State, &str); 11] = [
 /// The result of a call in a state.
 #[derive(Clone, Copy, Debug)]
 enum Gives {
-    /// A value.
+    /// It returns this value.
     Value(i64),
-    /// Some value.
+    /// It succeeds with any value.
     Success,
-    /// Bits of poll.
+    /// It returns these bits of poll.
     Bits(u32),
-    /// An error.
+    /// It fails with this error.
     Fails(Error),
 }
 
 type Make = fn(&mut Bench<'_>, Ep) -> Checked<Ask>;
 
-/// A call, and what it gives in each of `STATES`.
+/// A call, and its result in each of `STATES`.
 struct Line {
     call: &'static str,
     make: Make,
@@ -129,7 +129,7 @@ const LINES: &[Line] = &[
 
 fn connect(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
     let (_, at) = b.listener(Side::B, 5)?;
-    // Fails on a closed endpoint, as the call itself will.
+    // This fails on a closed endpoint with the same error as the call itself.
     b.call(ep.nonblocking())?;
     Ok(ep.connect(at))
 }
@@ -168,7 +168,7 @@ fn get_pages(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
     Ok(ep.get_pages(pages, 0, PAGE))
 }
 
-/// An endpoint of A in a state.
+/// Makes an endpoint of A in a state.
 fn endpoint_in(b: &mut Bench<'_>, state: State) -> Checked<Ep> {
     match state {
         State::Unbound => b.open(Side::A),
@@ -227,7 +227,7 @@ pub struct Cell {
     state: usize,
 }
 
-/// The cells of a place: the simulator has no other files.
+/// Returns the cells for a place. The simulator has no files but endpoints.
 pub fn cells(place: Place) -> Vec<Cell> {
     let here = |state: &usize| STATES[*state].0 != State::File || place != Place::Sim;
     let states = (0..STATES.len()).filter(here);
@@ -238,15 +238,14 @@ pub fn cells(place: Place) -> Vec<Cell> {
 }
 
 impl Cell {
-    /// Its name.
+    /// Returns the name of the cell.
     pub fn name(&self) -> String {
         format!("state {}, {}", STATES[self.state].1, self.line.call)
     }
 
     /// Brings an endpoint into the state and makes the call.
     ///
-    /// # Errors
-    /// When its result differs from the table.
+    /// # Errors When the result differs from the table.
     pub fn run(&self, b: &mut Bench<'_>) -> Checked {
         let endpoint = endpoint_in(b, STATES[self.state].0)?;
         let ask = (self.line.make)(b, endpoint)?;
@@ -254,7 +253,7 @@ impl Cell {
             Gives::Success => b.ok(ask).map(|_| ()),
             Gives::Value(value) => b.gives(ask, value),
             Gives::Bits(bits) => b.gives(ask, bits.into()),
-            // A call that has begun does leave a trace.
+            // A call that has begun changes something.
             Gives::Fails(Error::InProgress) => b.in_progress(ask),
             Gives::Fails(error) => b.fails(ask, error),
         }
@@ -280,7 +279,7 @@ is registered; connect has O_NONBLOCK and the port of a listener.
 
 ";
 
-/// The table for people.
+/// Returns the table for people.
 pub fn page() -> String {
     let mut page = String::from(ABOUT);
     page.push_str("| call |");

@@ -7,16 +7,16 @@ use crate::ask::{BLOCK, HUP};
 use crate::bench::{Place, Side, equal, holds};
 use crate::table::{Row, Section};
 
-/// Bytes any ring takes without a reader.
+/// Number of bytes that any ring takes without a reader.
 const RING: u64 = 4095;
 
-/// Bytes no ring takes without a reader.
+/// Number of bytes that no ring takes without a reader.
 const MORE: u64 = MAX_ENDPOINT_RING_BYTES as u64 + 100_000;
 
-/// Half of them.
+/// Half of [`MORE`].
 const HALF: u64 = MORE / 2;
 
-/// Why the loss of a node is no ENODEV here.
+/// The reason why the loss of a node does not give ENODEV here.
 const LOST: &str = "the documents list both. The loss of a node resets its connections, and that \
     is what every later call on such an endpoint says; ENODEV is what a connect to the node gives";
 

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::Debug;
 
-/// `RemAccessErr` as `REM_ACCESS_ERR`.
+/// Spells a name as C does: `RemAccessErr` becomes `REM_ACCESS_ERR`.
 pub fn in_c(name: &dyn Debug) -> String {
     let mut written = String::new();
     for letter in format!("{name:?}").chars() {

@@ -15,7 +15,7 @@ use crate::ast::{Assignment, Command, CommandKind, OpenMode, quote};
 use crate::expand;
 use crate::system::{EACCES, EISDIR, ENOENT, ENOEXEC, Errno, Pid, Program, System};
 
-/// A pipe whose output goes into a buffer.
+/// A pipe whose output is read into a buffer.
 pub(super) struct Drain<F> {
     reader: F,
     writer: Option<F>,
@@ -57,7 +57,7 @@ impl<S: System> Shell<S> {
         result
     }
 
-    /// Starts the program that `arguments` name. The error has status and message.
+    /// Starts the program that `arguments` name. The error is the status and the message.
     pub(super) fn start(
         &mut self,
         arguments: &[String],
@@ -99,8 +99,8 @@ impl<S: System> Shell<S> {
             environment: &environment,
             descriptors: &open,
         };
-        // A subshell in this process must leave the shell alive, and so must one whose output is
-        // collected.
+        // A subshell in this process must not replace the shell, and neither must a command whose
+        // output is collected.
         if replace && self.subshells == 0 && drains.is_empty() {
             let error = self.system.replace(&program);
             return Err(fail(self, error));
@@ -174,7 +174,7 @@ impl<S: System> Shell<S> {
         environment.into_iter().collect()
     }
 
-    /// The first `count` descriptors as files. Captured output gets a pipe.
+    /// Returns the first `count` descriptors as files. Captured output gets a pipe.
     pub(super) fn child_descriptors(
         &mut self,
         descriptors: &Descriptors<S::Fd>,
@@ -231,7 +231,7 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Finds the file for the name of a command.
+    /// Finds the file of a command by its name.
     pub(crate) fn find_program(&self, name: &str) -> Result<String, Errno> {
         let usable = |path: &str| match self.system.facts(path) {
             None => Err(ENOENT),
@@ -260,7 +260,8 @@ impl<S: System> Shell<S> {
         Err(ENOENT)
     }
 
-    /// `None` for a program; for a script the shell, or what its `#!` line names, and an option.
+    /// Finds the interpreter of a script: the program and the option of its `#!` line, or the
+    /// shell. Returns `None` for a program.
     pub(super) fn interpreter(
         &mut self,
         path: &str,
@@ -292,7 +293,7 @@ impl<S: System> Shell<S> {
                 return Ok(Some((program.into(), option)));
             }
         }
-        // Bytes that no script has: better no attempt at all than a page of errors.
+        // No script has such bytes. Running them would only print a page of errors.
         if start.contains(&0) {
             return Err(ENOEXEC);
         }

@@ -13,27 +13,27 @@ use crate::parser::NULL_PATH;
 use crate::pattern;
 use crate::system::{Pid, System};
 
-/// How one command of a pipeline is run.
+/// The way to run one command of a pipeline.
 pub(super) enum Plan {
-    /// A program, started from here.
+    /// As a program that this shell starts.
     Program,
     /// In this process.
     Inside,
-    /// Printed and given to another shell.
+    /// As text that another shell runs.
     Shell,
 }
 
 /// The state of one command of a pipeline.
 enum Started<F> {
-    /// It runs.
+    /// A process runs it.
     Process(Pid),
-    /// It is to be run in this process, with these descriptors.
+    /// It must still be run in this process, with these descriptors.
     Inside(Descriptors<F>),
-    /// It does not run (any more): its status.
+    /// It does not run, or has ended: its status.
     Not(i32),
 }
 
-/// The processes of a pipeline.
+/// Returns the processes of a pipeline.
 fn pids<F>(started: &[Started<F>]) -> impl Iterator<Item = Pid> {
     started.iter().filter_map(|one| match one {
         Started::Process(pid) => Some(*pid),
@@ -67,7 +67,8 @@ impl<S: System> Shell<S> {
         Ok(status)
     }
 
-    /// One pipeline of an and-or list; only the last one's failure ends a shell with `set -e`.
+    /// Runs one pipeline of an and-or list. Only a failure of the last one ends a shell with `set
+    /// -e`.
     pub(super) fn element(&mut self, pipeline: &Pipeline, last: bool) -> Run {
         let tested = u32::from(!last || pipeline.negated);
         self.tested += tested;
@@ -93,7 +94,7 @@ impl<S: System> Shell<S> {
         Ok(status)
     }
 
-    /// A condition: failures inside do not end the shell.
+    /// Runs a condition. Failures inside do not end the shell.
     pub(super) fn condition(&mut self, list: &List) -> Run {
         self.tested += 1;
         let result = self.list(list);
@@ -147,7 +148,7 @@ impl<S: System> Shell<S> {
             .map(Handle::File)
     }
 
-    /// How a command of a pipeline (or a single one in the background) is to be run.
+    /// Decides how to run a command of a pipeline, or a single one in the background.
     pub(super) fn plan(&self, command: &Command, background: bool) -> Plan {
         let CommandKind::Simple { words, .. } = &command.kind else {
             return Plan::Inside;
@@ -158,8 +159,8 @@ impl<S: System> Shell<S> {
         if self.functions.contains_key(&name) || Self::is_builtin(&name) {
             return Plan::Inside;
         }
-        // Opening a file may block (a connection does), and so may a substitution: in the
-        // background that has to happen somewhere else, and at the console where it can be
+        // Opening a file may block (a connection does), and so may a substitution. In the
+        // background another process must do that, and at the console a process that can be
         // interrupted.
         let opens = opens_file(command);
         if (background && (opens || command.to_string().contains("$(")))
@@ -170,7 +171,7 @@ impl<S: System> Shell<S> {
         Plan::Program
     }
 
-    /// How the commands of a pipeline are to be run; at most one of them [inside](Plan::Inside).
+    /// Decides how to run the commands of a pipeline; at most one of them [inside](Plan::Inside).
     fn plans(&self, commands: &[Command], background: bool) -> Vec<Plan> {
         let mut plans: Vec<Plan> = commands
             .iter()
@@ -185,8 +186,8 @@ impl<S: System> Shell<S> {
                 }
             }
         }
-        // One command may run here: the last, or another one when nothing has to be collected
-        // from the programs behind it at the same time.
+        // One command may run in this process: the last, or another one if no output of the
+        // programs behind it must be collected at the same time.
         let captured = self.descriptors[1..=2]
             .iter()
             .any(|descriptor| matches!(descriptor, Some(Handle::Capture(_))));
@@ -202,7 +203,7 @@ impl<S: System> Shell<S> {
         plans
     }
 
-    /// Runs a pipeline; with `job` in the background.
+    /// Runs a pipeline, in the background if there is a `job`.
     pub(super) fn pipeline(&mut self, commands: &[Command], job: Option<&mut Job>) -> Run {
         let mut drains = Vec::new();
         let started = self.start_all(commands, job.is_some(), &mut drains);
@@ -216,8 +217,8 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Starts the programs and shells of a pipeline, with pipes between its commands. The answer
-    /// has an entry for each command; without a pipe the rest is not started.
+    /// Starts the programs and shells of a pipeline, with pipes between its commands. The result
+    /// has an entry for each command. If a pipe cannot be made, the rest is not started.
     fn start_all(
         &mut self,
         commands: &[Command],
@@ -267,7 +268,8 @@ impl<S: System> Shell<S> {
         started
     }
 
-    /// Runs what has to run inside, collects the output and waits for the processes.
+    /// Runs the command that runs in this process, collects the output and waits for the
+    /// processes.
     fn finish_all(
         &mut self,
         commands: &[Command],
@@ -317,14 +319,14 @@ impl<S: System> Shell<S> {
         self.leave(saved, run)
     }
 
-    /// From now on an interrupt from the keyboard ends these processes.
+    /// Lets an interrupt from the keyboard end these processes from now on.
     pub(super) fn foreground(&mut self, pids: &[Pid]) {
         if !self.options.background {
             self.system.foreground(pids);
         }
     }
 
-    /// Waits for a process that is no job.
+    /// Waits for a process that belongs to no job.
     pub(super) fn wait(&mut self, pid: Pid) -> i32 {
         match self.system.wait(pid, true) {
             Ok(status) => status.unwrap_or(0),
@@ -337,7 +339,7 @@ impl<S: System> Shell<S> {
     }
 }
 
-/// The text of a word without expansions and patterns.
+/// Returns the text of a word without expansions and patterns; `None` if it has any.
 fn fixed_text(word: &Word) -> Option<String> {
     let mut out = String::new();
     for part in &word.parts {

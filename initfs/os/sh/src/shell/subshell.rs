@@ -1,4 +1,5 @@
-//! Subshells in this process, and background jobs: the state that is put back after them.
+//! Subshells in this process and background jobs. A subshell's changes of the state are undone at
+//! its end.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -9,7 +10,7 @@ use super::{Descriptors, Flow, Options, Run, Shell, Variable};
 use crate::ast::Command;
 use crate::system::{Pid, System};
 
-/// The part of the shell's state that a subshell may change for itself.
+/// The part of the shell's state that a subshell may change for itself only.
 #[derive(Clone)]
 pub(super) struct State<F> {
     variables: BTreeMap<String, Variable>,
@@ -39,7 +40,7 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Ends a subshell: only its status goes out.
+    /// Ends a subshell and restores the state. Only the status remains.
     pub(super) fn leave(&mut self, saved: State<S::Fd>, run: Run) -> Run {
         let result = match run {
             Err(Flow::Interrupt) => Err(Flow::Interrupt),
@@ -63,14 +64,14 @@ impl<S: System> Shell<S> {
         result
     }
 
-    /// Learns which background processes ended.
+    /// Finds out which background processes have ended.
     pub(crate) fn reap(&mut self) {
         for job in &mut self.jobs {
             for (pid, status) in &mut job.processes {
                 if status.is_none() {
                     match self.system.wait(*pid, false) {
                         Ok(known) => *status = known,
-                        // It cannot be waited for any more: another thread did.
+                        // The process cannot be waited for any more, because another thread did.
                         Err(_) => *status = Some(127),
                     }
                 }

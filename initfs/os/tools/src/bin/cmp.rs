@@ -1,4 +1,5 @@
-//! `cmp [-s] file file`: compares byte by byte; 0 the same, 1 different, 2 trouble.
+//! `cmp [-s] file file`: compares byte by byte. The status is 0 for equal files, 1 for different
+//! ones, 2 for an error.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `cut`: parts of lines.
+//! `cut`: prints parts of lines.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `free`: memory of the machine, in KiB.
+//! `free`: prints the memory of the machine in KiB.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! `grep`: lines that match one of some regular expressions; status 0 when there are some.
+//! `grep`: prints the lines that match one of some regular expressions. The status is 0 if there
+//! are any.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `head [-n lines | -c bytes] [file…]`: the beginning of files.
+//! `head [-n lines | -c bytes] [file…]`: prints the beginning of files.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `hexdump [file…]`: bytes as numbers and characters, 16 a line.
+//! `hexdump [file…]`: prints bytes as numbers and characters, 16 on a line.
 #![no_std]
 #![no_main]
 

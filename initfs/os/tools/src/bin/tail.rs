@@ -1,4 +1,4 @@
-//! `tail [-n lines] [file…]`: the end of files.
+//! `tail [-n lines] [file…]`: prints the end of files.
 #![no_std]
 #![no_main]
 

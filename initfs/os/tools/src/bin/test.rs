@@ -1,4 +1,5 @@
-//! `test expression`: 0 when it is true, 1 when false, 2 when it is malformed.
+//! `test expression`: the status is 0 if the expression is true, 1 if it is false, 2 if it is
+//! malformed.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `top`: the processes, again and again.
+//! `top`: shows the processes again and again.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `tr`: characters of standard input for others.
+//! `tr`: replaces characters of standard input by others.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `uptime`: seconds since the machine started.
+//! `uptime`: prints the seconds since the machine started.
 #![no_std]
 #![no_main]
 
