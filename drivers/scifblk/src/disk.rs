@@ -10,13 +10,13 @@ pub trait Store {
     /// Fills `to` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Those of the memory.
+    /// The errors of the memory.
     fn read(&self, offset: usize, to: &mut [u8]) -> Result<()>;
 
     /// Stores `from` at `offset`.
     ///
     /// # Errors
-    /// Those of the memory.
+    /// The errors of the memory.
     fn write(&self, offset: usize, from: &[u8]) -> Result<()>;
 
     /// Returns once everything that was written has arrived.

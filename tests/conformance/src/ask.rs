@@ -192,7 +192,7 @@ impl Bench<'_> {
     /// Opens an endpoint.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn open(&mut self, side: Side) -> Checked<Ep> {
         let endpoint = self.new_endpoint(side);
         self.ok(endpoint.open())?;
@@ -202,7 +202,7 @@ impl Bench<'_> {
     /// Makes a bound endpoint, and returns it with its address.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn bound(&mut self, side: Side) -> Checked<(Ep, PortId)> {
         let endpoint = self.open(side)?;
         let port = self.ok(endpoint.bind(0))?;
@@ -212,7 +212,7 @@ impl Bench<'_> {
     /// Makes a listener, and returns it with its address.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn listener(&mut self, side: Side, backlog: i32) -> Checked<(Ep, PortId)> {
         let (endpoint, at) = self.bound(side)?;
         self.ok(endpoint.listen(backlog))?;
@@ -222,7 +222,7 @@ impl Bench<'_> {
     /// Finds a free port of a side's node, without a listener.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn free_port(&mut self, side: Side) -> Checked<PortId> {
         let (endpoint, at) = self.bound(side)?;
         self.ok(endpoint.close())?;
@@ -232,7 +232,7 @@ impl Bench<'_> {
     /// Accepts a connection, which must come.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn accept(&mut self, listener: Ep) -> Checked<Ep> {
         let new = self.new_endpoint(listener.side);
         self.ok(listener.accept(new, SYNC))?;
@@ -242,7 +242,7 @@ impl Bench<'_> {
     /// Makes a connection from `from` to `to`. Returns the connector and the acceptor.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn connection(&mut self, from: Side, to: Side) -> Checked<(Ep, Ep)> {
         let (listener, at) = self.listener(to, 5)?;
         let active = self.open(from)?;
@@ -256,7 +256,7 @@ impl Bench<'_> {
     /// Makes a connection from A to B.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn pair(&mut self) -> Checked<(Ep, Ep)> {
         self.connection(Side::A, Side::B)
     }
@@ -265,7 +265,7 @@ impl Bench<'_> {
     /// protocol holds 4095 bytes, but a node may offer more.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn fill_ring(&mut self, endpoint: Ep) -> Checked<i64> {
         let mut sent = 0;
         loop {
@@ -279,7 +279,7 @@ impl Bench<'_> {
     /// Allocates memory.
     ///
     /// # Errors
-    /// Those of the allocation.
+    /// The errors of the allocation.
     pub fn memory(&mut self, side: Side, pages: u32) -> Checked<Mem> {
         let memory = self.new_memory(side);
         self.ok(memory.allocate(pages))?;
@@ -289,7 +289,7 @@ impl Bench<'_> {
     /// Allocates memory, and registers all of it at a chosen offset.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn window(&mut self, ep: Ep, pages: u32, offset: i64, protection: u32) -> Checked<Mem> {
         let memory = self.memory(ep.side, pages)?;
         let length = i64::from(pages) * PAGE;
@@ -312,7 +312,7 @@ impl Bench<'_> {
     /// request.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn request(&mut self, active: Ep) -> Checked<Ep> {
         let (listener, at) = self.listener(Side::B, 5)?;
         self.ok(active.nonblocking())?;

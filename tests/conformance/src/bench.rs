@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
     /// Makes a call and returns its reply, also if the call fails.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn call(&mut self, ask: Ask) -> Checked<Reply> {
         self.driver.call(ask.side, &ask.call)
     }
@@ -245,7 +245,7 @@ impl<'a> Bench<'a> {
     /// Starts a call that may have to wait.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn begin(&mut self, ask: Ask) -> Checked<Ticket> {
         let ticket = self.driver.begin(ask.side, &ask.call)?;
         self.pending.push(ticket);
@@ -255,7 +255,7 @@ impl<'a> Bench<'a> {
     /// Whether a call has ended.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn is_done(&mut self, ticket: Ticket) -> Checked<bool> {
         self.driver.is_done(ticket)
     }
@@ -276,7 +276,7 @@ impl<'a> Bench<'a> {
     /// Waits for the end of a call.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn finish(&mut self, ticket: Ticket) -> Checked<Reply> {
         self.pending.retain(|other| *other != ticket);
         self.driver.finish(ticket)
@@ -327,7 +327,7 @@ impl<'a> Bench<'a> {
     /// The counts of both nodes.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn counts(&mut self) -> Checked<[Counts; 2]> {
         Ok([self.count(Side::A)?, self.count(Side::B)?])
     }
@@ -365,7 +365,7 @@ impl<'a> Bench<'a> {
     /// Cuts the link between the nodes until the case ends.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn lose_node(&mut self) -> Checked {
         let call = Call::LoseNode {};
         let side = Side::A;
@@ -375,7 +375,7 @@ impl<'a> Bench<'a> {
     /// Sets the limit on pinned pages of the first node, until the case ends.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn limit_pinned(&mut self, side: Side, pages: u64) -> Checked {
         let get = Call::PinnedLimit {};
         let old = self.ok(Ask { side, call: get })?;
@@ -388,7 +388,7 @@ impl<'a> Bench<'a> {
     /// Ends the case: closes and frees everything, and waits for the calls under way.
     ///
     /// # Errors
-    /// Those of the place. A call never ends.
+    /// The errors of the place. A call never ends.
     pub fn clear(&mut self) -> Checked {
         let reset = Call::Reset {};
         // A call that waits for another side ends when that side is reset.

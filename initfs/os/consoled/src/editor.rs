@@ -29,9 +29,9 @@ pub enum Action {
     EndOfFile,
     /// The line was abandoned.
     Interrupt,
-    /// The screen is to be cleared.
+    /// The screen must be cleared.
     Clear,
-    /// The word before the cursor is to be completed; this is the text before the cursor.
+    /// The word before the cursor must be completed; this is the text before the cursor.
     Complete(String),
 }
 

@@ -312,7 +312,7 @@ impl<C: Contexts> Table<C> {
                 }
             }
         }
-        // Nobody will fetch the status of a process whose parent has gone.
+        // No process will fetch the status of one whose parent is gone.
         if self.processes.contains_key(&parent) {
             self.changed.insert(parent);
         } else {

@@ -138,7 +138,7 @@ impl Incoming {
     /// Makes the file, in place of any file with its name.
     ///
     /// # Errors
-    /// Those of making the file.
+    /// The errors of making the file.
     pub fn create(path: &str, header: &FileHeader) -> Result<Self> {
         let _ = fs::remove_file(path);
         let mode = (header.mode & 0o777) as u16;
@@ -158,7 +158,7 @@ impl Incoming {
     /// Writes the next bytes.
     ///
     /// # Errors
-    /// Those of writing. `EPROTO`: there are more bytes than the header says.
+    /// The errors of writing. `EPROTO`: there are more bytes than the header says.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let count = bytes.len() as u64;
         self.left = self.left.checked_sub(count).ok_or(Error::new(EPROTO))?;

@@ -13,8 +13,8 @@
 //! | `native_st_rtt` | 8 | ns | a header and one back by push and pull of `st`, polling |
 //! | `native_st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
 //! | `native_st_alone`, `native_st_put_alone` | 8 | ns | both with both ends on one thread |
-//! | `native_verbs_alone` | 64 | ns | SENDs of verbs and looks for them, likewise |
-//! | `native_msg_alone` | 64 | ns | messages and looks for them with both ends on one thread |
+//! | `native_verbs_alone` | 64 | ns | SENDs of verbs and polls for them, one thread |
+//! | `native_msg_alone` | 64 | ns | messages and polls for them with both ends on one thread |
 //! | `native_c_alone`, `native_c_threads_alone` | 64 | ns | the same by the calls of C programs |
 //! | `native_st_stream` | 32 | bytes_per_s | headers one after the other |
 //! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |

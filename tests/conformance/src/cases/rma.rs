@@ -85,7 +85,7 @@ pub struct Ends {
 /// Makes the connection, and memory of this number of pages at each end.
 ///
 /// # Errors
-/// Those of the calls.
+/// The errors of the calls.
 pub fn ends(b: &mut Bench<'_>, pages: u32) -> Checked<Ends> {
     let (active, passive) = b.pair()?;
     Ok(Ends {

@@ -85,7 +85,7 @@ impl<'a> Bench<'a> {
     /// Makes a call and returns its reply, also if the call fails.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn call(&mut self, (side, call): Ask) -> Checked<Reply> {
         self.driver.call(side, &call)
     }
@@ -149,7 +149,7 @@ impl<'a> Bench<'a> {
     /// Starts a call.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn begin(&mut self, (side, call): Ask) -> Checked<Ticket> {
         let ticket = self.driver.begin(side, &call)?;
         self.pending.push(ticket);
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
     /// Waits for the end of a call without polling, however long it takes.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn take(&mut self, ticket: Ticket) -> Checked<Reply> {
         self.pending.retain(|pending| *pending != ticket);
         self.driver.finish(ticket)
@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
     /// Makes a socket of Scheduled Transfers.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn socket(&mut self, side: Side) -> Checked<Socket> {
         let slot = self.slot();
         self.ok((
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
     /// Makes a socket with options.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn socket_with(&mut self, side: Side, options: &[(u64, i64)]) -> Checked<Socket> {
         let socket = self.socket(side)?;
         for (name, value) in options {
@@ -259,7 +259,7 @@ impl<'a> Bench<'a> {
     /// Makes a listener at B with options, and returns it with its port.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn listener(&mut self, options: &[(u64, i64)]) -> Checked<(Socket, u64)> {
         let socket = self.socket_with(Side::B, options)?;
         let port = self.port();
@@ -309,7 +309,7 @@ impl<'a> Bench<'a> {
     /// Connects A's socket to a listener at B, and returns B's socket.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn join(&mut self, socket: Socket, (listener, port): (Socket, u64)) -> Checked<Socket> {
         let connecting = self.begin(self.connect(socket, port))?;
         let (accept, accepted) = self.accept(listener);
@@ -322,7 +322,7 @@ impl<'a> Bench<'a> {
     /// Makes connected sockets of A and B with options.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn sockets(&mut self, options: &[(u64, i64)]) -> Checked<(Socket, Socket)> {
         let listener = self.listener(options)?;
         let socket = self.socket_with(Side::A, options)?;
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
     /// Attaches a channel.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn attach(&mut self, socket: Socket, channel: i64) -> Checked<End> {
         let slot = self.slot();
         self.ok(socket.attach(channel, 0, slot))?;
@@ -348,7 +348,7 @@ impl<'a> Bench<'a> {
     /// Makes a connection with the bypass, and both ends of its channel 0.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn ends_of(&mut self, options: &[(u64, i64)]) -> Checked<Ends> {
         let mut all = alloc::vec![(ST_BYPASS, 1)];
         all.extend(options);
@@ -362,7 +362,7 @@ impl<'a> Bench<'a> {
     /// Makes a connection as [`ends_of`](Self::ends_of) does, with the default options.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn ends_joined(&mut self) -> Checked<Ends> {
         self.ends_of(&[])
     }
@@ -389,7 +389,7 @@ impl<'a> Bench<'a> {
     /// Maps new memory of the library.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn map(&mut self, end: End, length: u64) -> Checked<Memory> {
         let at = self.word(end.map(0, length as i64))?;
         match at {
@@ -436,7 +436,7 @@ impl<'a> Bench<'a> {
     /// Reads a double word of memory.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn load(&mut self, memory: Memory) -> Checked<i64> {
         self.word((memory.side, Call::Load { address: memory.at }))
     }
@@ -475,7 +475,7 @@ impl<'a> Bench<'a> {
     /// Pushes a header.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn push(&mut self, end: End, number: u64) -> Checked {
         self.ok(end.push(Some(number), 0, 0, 0))
     }
@@ -514,7 +514,7 @@ impl<'a> Bench<'a> {
     /// Closes and frees everything.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn clear(&mut self) -> Checked {
         for side in [Side::A, Side::B, Side::User] {
             if side == Side::User && self.place() == Place::Sim {
@@ -528,7 +528,7 @@ impl<'a> Bench<'a> {
     /// The counts of both nodes after everything has been used once, and nothing is under way.
     ///
     /// # Errors
-    /// Those of the place. The counts do not come to rest.
+    /// The errors of the place. The counts do not come to rest.
     pub fn first_counts(&mut self) -> Checked<[Vec<i64>; 2]> {
         self.clear()?;
         let ends = self.ends_joined()?;
@@ -554,7 +554,7 @@ impl<'a> Bench<'a> {
     /// The counts of both nodes.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn counts(&mut self) -> Checked<[Vec<i64>; 2]> {
         let mut of = |side| Ok::<_, String>(self.reply((side, Call::Counts {}))?.extra);
         Ok([of(Side::A)?, of(Side::B)?])

@@ -66,7 +66,7 @@ impl<'a> Bench<'a> {
     /// Runs calls at an end and returns their reply, also if they fail.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn call(
         &mut self,
         side: Side,
@@ -155,7 +155,7 @@ impl<'a> Bench<'a> {
     /// Makes a protection domain.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn domain(&mut self, side: Side) -> Checked<Id> {
         let make = |end: &mut dyn Verbs| end.alloc_pd().map(|pd| pd.0);
         let made = self.make("alloc_pd", side, make, |made| Thing::Pd(Id(made)))?;
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
     /// Makes a completion queue.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn queue(&mut self, side: Side, size: u32) -> Checked<Id> {
         let make = |end: &mut dyn Verbs| end.create_cq(size).map(|cq| cq.0);
         let made = self.make("create_cq", side, make, |made| Thing::Cq(Id(made)))?;
@@ -175,7 +175,7 @@ impl<'a> Bench<'a> {
     /// Registers part of an end's memory.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn register(
         &mut self,
         side: Side,
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
     /// Registers a page with other rights in this queue pair's domain.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn page(&mut self, qp: &Qp, access: Access) -> Checked<u32> {
         self.register(qp.side, qp.pd, (OTHER, 4096), access)
     }
@@ -207,7 +207,7 @@ impl<'a> Bench<'a> {
     /// Makes a queue pair in RESET, with all objects that belong to it.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn qp(&mut self, side: Side, spec: &Spec) -> Checked<Qp> {
         let pd = self.domain(side)?;
         self.qp_of(side, spec, pd)
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
     /// Makes such a queue pair in an existing domain.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn qp_of(&mut self, side: Side, spec: &Spec, pd: Id) -> Checked<Qp> {
         let sends = self.queue(side, spec.completions)?;
         let receives = self.queue(side, spec.completions)?;
@@ -245,7 +245,7 @@ impl<'a> Bench<'a> {
     /// Makes a queue pair of existing objects.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn qp_with(&mut self, side: Side, init: QpInit, key: u32) -> Checked<Qp> {
         let make = |end: &mut dyn Verbs| end.create_qp(init);
         let number = self.make("create_qp", side, make, Thing::Qp)?;
@@ -269,7 +269,7 @@ impl<'a> Bench<'a> {
     /// Changes a queue pair.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn modify(&mut self, qp: &Qp, new: Attributes, mask: M) -> Checked {
         let number = qp.number;
         let call = |end: &mut dyn Verbs| end.modify_qp(number, &new, mask);
@@ -279,7 +279,7 @@ impl<'a> Bench<'a> {
     /// Changes a queue pair to INIT.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn init(&mut self, qp: &Qp, spec: &Spec) -> Checked {
         let last = match qp.kind {
             QpType::Ud => M::QKEY,
@@ -296,7 +296,7 @@ impl<'a> Bench<'a> {
     /// Changes a queue pair to RTR.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn rtr(&mut self, qp: &Qp, spec: &Spec, (lid, number): (u16, u32)) -> Checked {
         let path = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
         let mask = match qp.kind {
@@ -316,7 +316,7 @@ impl<'a> Bench<'a> {
     /// Changes a queue pair to RTS.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn rts(&mut self, qp: &Qp, spec: &Spec) -> Checked {
         let retries = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
         let mask = match qp.kind {
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
     /// Changes both queue pairs to INIT, RTR and RTS.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn connect(&mut self, a: &Qp, b: &Qp, spec: &Spec) -> Checked {
         self.init(a, spec)?;
         self.init(b, spec)?;
@@ -347,7 +347,7 @@ impl<'a> Bench<'a> {
     /// Makes two queue pairs that are connected and can send.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// The errors of the calls.
     pub fn pair(&mut self, spec: &Spec) -> Checked<(Qp, Qp)> {
         let (a, b) = (self.qp(Side::A, spec)?, self.qp(Side::B, spec)?);
         self.connect(&a, &b, spec)?;
@@ -357,7 +357,7 @@ impl<'a> Bench<'a> {
     /// Changes a queue pair to a state without attributes.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn to(&mut self, qp: &Qp, state: QpState) -> Checked {
         let new = Attributes {
             state,
@@ -371,7 +371,7 @@ impl<'a> Bench<'a> {
     /// Posts a request.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn post(&mut self, qp: &Qp, request: &SendRequest) -> Checked {
         let number = qp.number;
         let call = |end: &mut dyn Verbs| end.post_send(number, request.clone());
@@ -381,7 +381,7 @@ impl<'a> Bench<'a> {
     /// Posts a SEND of this number of bytes from the beginning of the region.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn send(&mut self, qp: &Qp, id: u64, length: u32) -> Checked {
         self.post(qp, &qp.send(id, length))
     }
@@ -389,7 +389,7 @@ impl<'a> Bench<'a> {
     /// Posts a receive.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn post_receive(&mut self, qp: &Qp, request: &ReceiveRequest) -> Checked {
         let (number, srq) = (qp.number, qp.srq);
         let call = |end: &mut dyn Verbs| match srq {
@@ -402,7 +402,7 @@ impl<'a> Bench<'a> {
     /// Posts a receive of this number of bytes at an offset of the region.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn receive(&mut self, qp: &Qp, id: u64, at: u64, length: u32) -> Checked {
         self.post_receive(qp, &qp.receive(id, at, length))
     }
@@ -412,7 +412,7 @@ impl<'a> Bench<'a> {
     /// Stores bytes into an end's memory.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     pub fn fill(&mut self, side: Side, at: u64, bytes: &[u8]) -> Checked {
         self.run("fill", side, |end| {
             end.write(at, bytes);

@@ -68,14 +68,14 @@ pub trait Driver {
     /// Runs a job at an end.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     fn at(&mut self, side: Side, job: Job<'_>) -> Checked<Reply>;
     /// Lets some time pass.
     fn pause(&mut self);
     /// Kills an end without notice, and starts a new one.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     fn kill(&mut self, side: Side) -> Checked;
 }
 

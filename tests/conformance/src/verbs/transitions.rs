@@ -114,7 +114,7 @@ pub trait Changes {
     /// An accepted change has set the state; a refused one has changed nothing.
     ///
     /// # Errors
-    /// Those of the place. The queue pair has another state than it should.
+    /// The errors of the place. The queue pair has another state than it should.
     fn attempt(&mut self, change: Change) -> Checked<Option<bool>>;
 }
 

@@ -170,7 +170,7 @@ impl Bench<'_> {
     /// The number of sends and of receives that are queued.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn queued(&mut self, qp: &Qp) -> Checked<(u64, u64)> {
         let number = qp.number;
         let look = |end: &mut dyn Verbs| {

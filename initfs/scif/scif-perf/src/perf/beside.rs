@@ -136,7 +136,7 @@ impl<'a> Asking<'a> {
     /// Runs `work` while a thread computes at `place`.
     ///
     /// # Errors
-    /// Those of `work`. No thread can be started.
+    /// The errors of `work`. No thread can be started.
     pub fn beside<T>(&self, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
         beside(&self.0, place, work)
     }

@@ -28,28 +28,28 @@ pub trait Device {
     /// Opens a context, and leaves the former one.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     fn open(&mut self) -> Checked;
     /// Executes a command by `call`, with this number of bytes of room for the answer.
     ///
     /// # Errors
-    /// Those of the command.
+    /// The errors of the command.
     fn call(&mut self, bytes: &[u8], room: usize) -> Result<Vec<u8>, Errno>;
     /// Executes a command by `write`.
     ///
     /// # Errors
-    /// Those of the command.
+    /// The errors of the command.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
     /// The counts of all objects.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     fn present(&mut self) -> Checked<Vec<u64>>;
     /// Leaves the context as the end of its program does. Returns its answer to later commands;
     /// `None` if nothing is left that could answer.
     ///
     /// # Errors
-    /// Those of the place.
+    /// The errors of the place.
     fn gone(&mut self) -> Checked<Option<Errno>>;
     /// Whether the caller is root.
     fn is_root(&self) -> bool;
