@@ -431,8 +431,7 @@ impl SchemeSync for InfinibandScheme {
         if operation != call::EXECUTE {
             return self.device.report(context, operation, payload);
         }
-        // A room that is larger than the payload could not be filled once the command was
-        // executed.
+        // Room beyond the payload could not be filled after the command was executed.
         let frame = Frame::read(payload, false);
         if frame.is_ok_and(|frame| frame.room() > payload.len()) {
             return fail(EFAULT);

@@ -38,8 +38,7 @@ const MESSAGE: usize = 64;
 const RECEIVES: u64 = 64;
 /// Sends between two completions of a stream.
 const BATCH: u64 = 16;
-/// Offsets of the message to send, behind the words for writes, and of the received messages,
-/// which have a page.
+/// Offsets of the message to send, behind the words for writes, and of a page for received ones.
 const OUT: usize = PAGE;
 const IN: usize = 2 * PAGE;
 /// Least bytes of memory at each end.
@@ -102,8 +101,7 @@ fn hear(endpoint: &Endpoint) -> Result<Option<Order>> {
     }
 }
 
-/// One end: queue pairs in one domain, with a common completion queue for sends and one for
-/// receives.
+/// One end: queue pairs in one domain, which complete in one queue for sends, one for receives.
 struct End {
     pairs: Vec<QueuePair>,
     region: MemoryRegion,
@@ -262,8 +260,7 @@ impl End {
         self.take_sent()
     }
 
-    /// Waits for a word that the other end writes. It polls only the memory, as programs do that
-    /// wait for the last byte of a write.
+    /// Waits for a word that the other end writes, by polling the memory and nothing else.
     #[inline]
     fn written(&self, number: u64) -> Result {
         while self.region.read::<u64>(0)? != number {
@@ -432,8 +429,7 @@ impl<'a> Client<'a> {
     fn rounds(&mut self, writes: bool) -> Result<u64> {
         const WARM_UP: u64 = 64;
         let mut warm = self.play(writes, WARM_UP)?;
-        // The first round trips take a thousand times as long as the others, so the median is
-        // used.
+        // The median: the first round trips take a thousand times as long as the others.
         warm.sort_by(f64::total_cmp);
         let middle = warm.get(warm.len() / 2).copied().unwrap_or_default();
         Ok(self.settings.rounds(middle))
@@ -463,8 +459,7 @@ impl<'a> Client<'a> {
 }
 
 impl End {
-    /// Sends the next message of a stream, if the send queue has room. Returns whether it was
-    /// full. The last message is signaled.
+    /// Sends the next message of a stream; the last is signaled. Returns whether the queue is full.
     fn send_if_room(&mut self, number: u64, is_last: bool) -> Result<bool> {
         match self.send_inline(number, is_last) {
             Ok(()) => Ok(false),
