@@ -86,6 +86,11 @@ pub fn std_tests() -> Result<()> {
     Ok(())
 }
 
+/// The file of a program of the image, once it has been built.
+pub fn program(name: &str) -> PathBuf {
+    built(Target::Program, name)
+}
+
 /// Compiles the contents of an image and reads the results.
 pub fn build(contents: &Contents) -> Result<Parts> {
     let image = config::image()?;

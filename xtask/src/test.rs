@@ -25,7 +25,8 @@ use harness::base::settings::{Boot, Purpose, Settings};
 use harness::command::demo;
 use harness::node::image::{Additions, Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -112,6 +113,7 @@ fn in_guests(
     }
     drop(built);
     score.stage("image-size", || image_size(settings));
+    score.stage("elsewhere", || elsewhere(settings));
     if let Some(image) = image.as_deref() {
         boot(score, settings, image, suites);
         if demo {
@@ -210,6 +212,28 @@ fn image_size(settings: &Settings) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The signal of an instruction that there is not.
+const SIGILL: i32 = 4;
+
+/// A program that is started on another system by mistake ends. Configure scripts do that with what
+/// they have just compiled, to find out whether they compile for the machine that they run on.
+fn elsewhere(settings: &Settings) -> Result<()> {
+    let purpose = settings.given_purpose()?.unwrap_or(Purpose::Edit);
+    build::build(&Contents::product(purpose))?;
+    // A limit in seconds of the processor: no other work on the machine shortens it.
+    let mut command = Command::new("prlimit");
+    command.arg("--cpu=20").arg(build::program("true"));
+    let status = command
+        .stderr(Stdio::null())
+        .status()
+        .context(|| format!("start {command:?}"))?;
+    if status.signal() == Some(SIGILL) {
+        Ok(())
+    } else {
+        Err(format!("{command:?} did not end by an instruction that there is not: {status}").into())
+    }
 }
 
 fn stage_name(suite: &Suite) -> String {
