@@ -9,12 +9,13 @@ pub mod daemon;
 mod event_loop;
 mod handles;
 pub mod keeper;
+pub mod locks;
 pub mod tree;
 
 #[cfg(not(target_os = "redox"))]
 pub use event_loop::fake;
 pub use event_loop::{
-    Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport,
+    Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport, WAITS,
 };
 pub use handles::{Handles, ROOT};
 pub use tree::{list_directory, read_at};

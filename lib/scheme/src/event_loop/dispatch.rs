@@ -13,8 +13,10 @@ use syscall::error::{EAGAIN, ECANCELED, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK,
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, StdFsCallKind};
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
+use super::locking;
 use super::request_queue::NOBODY;
 use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
+use crate::locks::Owner;
 
 impl<T: Transport> SchemeLoop<T> {
     /// Serves one request from the socket.
@@ -26,12 +28,9 @@ impl<T: Transport> SchemeLoop<T> {
         match request.kind() {
             RequestKind::Cancellation(cancelled) => self.cancel(cancelled.id, scheme),
             RequestKind::OnClose { id } => self.close(id, scheme),
-            // Detach concerns file locks, which no scheme here keeps. The kernel sends the two
-            // memory messages for private writable mappings only, which schemes refuse.
-            RequestKind::OnDetach { .. }
-            | RequestKind::MsyncMsg
-            | RequestKind::MunmapMsg
-            | RequestKind::MmapMsg => {}
+            RequestKind::OnDetach { id, pid } => self.unlock(id, Owner::Process(pid), scheme),
+            // The kernel sends these for private writable mappings only, which schemes refuse.
+            RequestKind::MsyncMsg | RequestKind::MunmapMsg | RequestKind::MmapMsg => {}
             RequestKind::SendFd(request) => {
                 let result = scheme.on_sendfd(&request);
                 self.answer(sqe.tag, result.map_err(would_block_is_again));
@@ -77,6 +76,27 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
+    /// Handles the close of a handle: cancels its requests and releases the locks of its owner.
+    pub(super) fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
+        self.subscriptions.remove(&id);
+        self.counters.watched = self.subscriptions.len() as u64;
+        let mut left = core::mem::take(&mut self.again);
+        self.parked.of_handle(id, &mut left);
+        for request in left.drain(..) {
+            self.cancel(request, scheme);
+        }
+        self.again = left;
+        self.unlock(id, Owner::Opening(id), scheme);
+        scheme.on_close(id);
+    }
+
+    /// Releases the locks that an owner has on the file behind a handle.
+    fn unlock<S: SchemeDaemon>(&mut self, id: usize, owner: Owner, scheme: &mut S) {
+        if let Ok((table, file)) = scheme.locks(id) {
+            table.release_all(file, owner);
+        }
+    }
+
     /// Records the events that the event queues watch a handle for, and the subscriber.
     fn subscribe(&mut self, fd: usize, flags: EventFlags, caller: &CallerCtx) {
         let is_nobody = caller.pid as u64 == NOBODY;
@@ -101,8 +121,17 @@ impl<T: Transport> SchemeLoop<T> {
         scheme: &mut S,
     ) -> Option<Parked> {
         let Parked { op, caller, .. } = &mut parked;
-        let nonblocking = op.is_explicitly_nonblock();
-        let response = op.handle_sync_dont_consume(caller, scheme, &mut self.state);
+        let (nonblocking, response) = match (locking::request(op, caller), &mut *op) {
+            (Some(request), Op::StdFsCall(call)) => {
+                let nonblocking = !request.waits;
+                let response = locking::serve(request, call.payload(), scheme);
+                (nonblocking, response)
+            }
+            (_, op) => (
+                op.is_explicitly_nonblock(),
+                op.handle_sync_dont_consume(caller, scheme, &mut self.state),
+            ),
+        };
         let (opcode, result, extra) = match response {
             SchemeResponse::Regular(result) => (CqeOpcode::RespondRegular, result, 0),
             SchemeResponse::RegularAndNotifyOnDetach(result) => {

@@ -20,6 +20,7 @@
 mod dispatch;
 #[cfg(not(target_os = "redox"))]
 pub mod fake;
+mod locking;
 mod parked;
 mod request_queue;
 #[cfg(test)]
@@ -33,14 +34,16 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
 use redox_scheme::{CallerCtx, Id, Socket};
-use syscall::error::{ECANCELED, EINTR, Error, Result};
+use syscall::error::{ECANCELED, EINTR, EOPNOTSUPP, Error, Result};
 use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
+use crate::locks::Locks;
 use parked::{Parked, ParkedRequests};
 use request_queue::RequestQueue;
 use unclaimed::UnclaimedHandles;
 
+pub use locking::WAITS;
 pub use transport::{SocketTransport, Transport};
 
 /// Most requests that one read takes from the socket.
@@ -89,6 +92,16 @@ pub trait SchemeDaemon: SchemeSync {
     fn is_gone(&mut self, pid: usize) -> bool {
         let _ = pid;
         false
+    }
+
+    /// The table of file locks, and the number of the file behind a handle; see
+    /// [`Locks`](crate::locks::Locks). The loop answers all requests for locks.
+    ///
+    /// # Errors
+    /// The answer to such a request: the scheme keeps no locks, or none of this file.
+    fn locks(&mut self, handle: usize) -> Result<(&mut Locks, u64)> {
+        let _ = handle;
+        Err(Error::new(EOPNOTSUPP))
     }
 
     /// Reports that the caller has given up a kept request; `request` is the `ctx.id` that its
@@ -572,18 +585,6 @@ impl<T: Transport> SchemeLoop<T> {
             tag,
             result: Error::mux(result) as u64,
         });
-    }
-
-    fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
-        self.subscriptions.remove(&id);
-        self.counters.watched = self.subscriptions.len() as u64;
-        let mut left = core::mem::take(&mut self.again);
-        self.parked.of_handle(id, &mut left);
-        for request in left.drain(..) {
-            self.cancel(request, scheme);
-        }
-        self.again = left;
-        scheme.on_close(id);
     }
 
     fn answer(&mut self, tag: u32, result: Result<usize>) {

@@ -9,10 +9,11 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use syscall::data::Stat;
 use syscall::error::*;
-use syscall::flag::{EventFlags, F_GETFL, MapFlags, MunmapFlags, O_NONBLOCK};
+use syscall::flag::{EventFlags, F_GETFL, MapFlags, MunmapFlags, O_NONBLOCK, StdFsCallKind};
 use syscall::schemev2::{Cqe, CqeOpcode, NewFdFlags, Opcode, Sqe};
 
-use super::{Changes, NO_ID, SchemeDaemon, SchemeLoop, Status, Transport};
+use super::{Changes, NO_ID, SchemeDaemon, SchemeLoop, Status, Transport, WAITS};
+use crate::locks::Locks;
 use hal::testing::counting::{Heap, allocations};
 
 #[global_allocator]
@@ -63,6 +64,7 @@ struct Queues {
     gone: Vec<usize>,
     asked: Vec<usize>,
     mapped: Vec<(usize, u64, usize)>,
+    locks: Locks,
 }
 
 impl SchemeSync for Queues {
@@ -153,12 +155,22 @@ impl SchemeSync for Queues {
 
 impl SchemeDaemon for Queues {
     fn changes(&mut self, changes: &mut Changes) {
+        if self.locks.take_freed() {
+            changes.everything();
+        }
         self.changed.drain(..).for_each(|id| changes.handle(id));
         if self.endless {
             changes.handle(1);
             if self.progress {
                 changes.progress();
             }
+        }
+    }
+    /// All handles from 10 on are openings of one file.
+    fn locks(&mut self, handle: usize) -> Result<(&mut Locks, u64)> {
+        match handle {
+            10.. => Ok((&mut self.locks, 5)),
+            _ => Err(Error::new(EBADF)),
         }
     }
     fn is_gone(&mut self, pid: usize) -> bool {
@@ -219,6 +231,80 @@ impl Fixture {
         let (address, length) = (buf.as_ptr() as u64, buf.len() as u64);
         self.send(Opcode::Write, tag, [1, address, length, u64::MAX, 0, 1000]);
     }
+}
+
+/// An exclusive lock, or one of an opening.
+const HIGHEST: u64 = 1 << 63;
+
+impl Fixture {
+    fn lock(&mut self, caller: u64, handle: u64, kind: StdFsCallKind, start: u64, length: u64) {
+        // As from the kernel: an empty buffer has an address.
+        let args = [handle, 8, 0, kind as u64, start, length];
+        self.send_as(caller, Opcode::StdFsCall, handle as u32, args);
+    }
+    fn close(&mut self, handle: u64) {
+        self.send(Opcode::CloseMsg, 0, [handle, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn locks_are_waited_for_until_their_owner_gives_them_back() {
+    let mut fixture = Fixture::new();
+    fixture.lock(1, 10, StdFsCallKind::Lock, 0, 5 | HIGHEST);
+    let answers = fixture.poll();
+    assert_eq!(answers[0].flags, CqeOpcode::RespondAndNotifyOnDetach as u8);
+    // Another process: at once, and waiting; other bytes are free.
+    fixture.lock(2, 11, StdFsCallKind::Lock, 4, 1);
+    fixture.lock(2, 12, StdFsCallKind::Lock, 4, 1 | WAITS);
+    fixture.lock(3, 13, StdFsCallKind::Lock, 5 | HIGHEST, 0);
+    assert_eq!(fixture.answers(), [(11, error(EAGAIN)), (13, Ok(0))]);
+    fixture.lock(1, 10, StdFsCallKind::Unlock, 0, 0);
+    assert_eq!(fixture.answers(), [(10, Ok(0)), (12, Ok(0))]);
+
+    // Of a process that closes a descriptor of the file; of an opening that goes.
+    fixture.lock(1, 10, StdFsCallKind::Lock, 4, 1 | HIGHEST | WAITS);
+    fixture.lock(4, 14, StdFsCallKind::Lock, 7, 1 | HIGHEST | WAITS);
+    assert_eq!(fixture.answers(), []);
+    fixture.send_as(2, Opcode::Detach, 0, [12, 0, 0, 0, 0, 0]);
+    assert_eq!(fixture.answers(), [(10, Ok(0))]);
+    fixture.close(13);
+    assert_eq!(fixture.answers(), [(14, Ok(0))]);
+}
+
+#[test]
+fn a_lock_in_the_way_is_told() {
+    let mut fixture = Fixture::new();
+    fixture.lock(1, 10, StdFsCallKind::Lock, 3, HIGHEST);
+    assert_eq!(fixture.answers(), [(10, Ok(0))]);
+    let mut found = [0u64; 2];
+    let ask = |caller, start, bytes: &mut [u64; 2], size: u64| Sqe {
+        opcode: Opcode::StdFsCall as u8,
+        tag: 9,
+        args: [
+            11,
+            bytes.as_mut_ptr() as u64,
+            size,
+            StdFsCallKind::GetLock as u64,
+            start,
+            1,
+        ],
+        caller,
+        ..Sqe::default()
+    };
+    for (caller, start, size, answer) in [
+        (2, 9, 16, Ok(1)),
+        (1, 9, 16, error(ESRCH)),
+        (2, 2, 16, error(ESRCH)),
+        (2, 9, 8, error(EINVAL)),
+    ] {
+        let request = ask(caller, start, &mut found, size);
+        fixture.event_loop.transport.requests.push_back(request);
+        assert_eq!(fixture.answers(), [(9, answer)]);
+    }
+    assert_eq!(found, [3, HIGHEST]);
+    // Where no locks are kept.
+    fixture.lock(1, 1, StdFsCallKind::Lock, 0, 0);
+    assert_eq!(fixture.answers(), [(1, error(EBADF))]);
 }
 
 fn error(errno: i32) -> Result<usize> {

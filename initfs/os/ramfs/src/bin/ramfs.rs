@@ -16,7 +16,8 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
-use scheme::{Handles, NO_ID, SchemeDaemon, list_directory};
+use scheme::locks::Locks;
+use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
@@ -93,6 +94,7 @@ fn run(limit: u64) -> Result<()> {
     let mut scheme = RamFs {
         fs,
         handles: Handles::default(),
+        locks: Locks::default(),
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("file", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -111,6 +113,7 @@ struct Handle {
 struct RamFs {
     fs: FileSystem,
     handles: Handles<Handle>,
+    locks: Locks,
 }
 
 impl RamFs {
@@ -139,7 +142,19 @@ fn nanoseconds(time: &TimeSpec) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(rest)
 }
 
-impl SchemeDaemon for RamFs {}
+impl SchemeDaemon for RamFs {
+    fn changes(&mut self, changes: &mut Changes) {
+        if self.locks.take_freed() {
+            // Nothing but locks is waited for here.
+            changes.everything();
+        }
+    }
+
+    fn locks(&mut self, handle: usize) -> Result<(&mut Locks, u64)> {
+        let inode = self.handles.get(handle)?.inode;
+        Ok((&mut self.locks, inode))
+    }
+}
 
 impl SchemeSync for RamFs {
     fn scheme_root(&mut self) -> Result<usize> {
