@@ -1,135 +1,191 @@
-/* Small calls of the system: descriptors and files at places, random bytes, names, priorities, times. */
+/*
+ * Parts of the C library that servers and their tools ask for: the zone of `gettimeofday`, dates by
+ * `ctime_r`, ticks of the processor, random bytes, the size of the terminal, who has sent a signal,
+ * options within an option, formats of least and fast integers, owners of descriptors, and marks in
+ * streams.
+ */
 #include "library.h"
 
 #include <fcntl.h>
-#include <paths.h>
-#include <pthread.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/select.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/times.h>
-#include <sys/uio.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
-static void descriptors(void) {
-    char path[] = "/tmp/system-XXXXXX";
-    int file = mkostemp(path, O_APPEND | O_CLOEXEC);
-    CHECK(file >= 0 && unlink(path) == 0);
-    CHECK((fcntl(file, F_GETFD) & FD_CLOEXEC) && (fcntl(file, F_GETFL) & O_APPEND));
-    CHECK(fcntl(file, F_SETFL, 0) == 0);
-    FAILS(mkostemp(path, 0), EINVAL);
+static void dates(void) {
+    struct timeval now;
+    struct timezone zone = {77, 77};
+    char text[26];
+    time_t start = 0;
+    CHECK(gettimeofday(&now, &zone) == 0);
+    CHECK(zone.tz_minuteswest == 0 && zone.tz_dsttime == 0);
+    CHECK(ctime_r(&start, text) == text);
+    CHECK(strcmp(text, "Thu Jan  1 00:00:00 1970\n") == 0);
+}
 
-    int copy = dup3(file, 77, O_CLOEXEC);
-    CHECK(copy == 77 && (fcntl(copy, F_GETFD) & FD_CLOEXEC));
-    CHECK(dup3(file, 77, 0) == 77 && !(fcntl(copy, F_GETFD) & FD_CLOEXEC) && close(77) == 0);
-    FAILS(dup3(file, file, 0), EINVAL);
-    FAILS(dup3(file, 77, O_APPEND), EINVAL);
-    FAILS(dup3(-1, 77, 0), EBADF);
+static void ticks(void) {
+    struct tms used = {-2, -2, -2, -2};
+    clock_t first = times(&used);
+    CHECK(first != (clock_t)-1);
+    CHECK(used.tms_utime >= 0 && used.tms_stime == 0);
+    CHECK(used.tms_cutime == 0 && used.tms_cstime == 0);
+    clock_t next = times(&used);
+    CHECK(next >= first);
+    CHECK(times(NULL) >= next);
+}
 
-    char one[3] = "abc", two[5] = "defgh", into[2][4] = { "", "" };
-    struct iovec parts[2] = { { one, 3 }, { two, 5 } };
-    CHECK(pwritev(file, parts, 2, 4) == 8 && lseek(file, 0, SEEK_CUR) == 0);
-    struct iovec places[2] = { { into[0], 4 }, { into[1], 4 } };
-    CHECK(preadv(file, places, 2, 5) == 7 && !memcmp(into[0], "bcde", 4) && !memcmp(into[1], "fgh", 3));
-    CHECK(preadv(file, places, 2, 12) == 0);
-    FAILS(preadv(file, places, -1, 0), EINVAL);
-    FAILS(preadv(file, places, 2, -1), EINVAL);
-    FAILS(pwritev(-1, parts, 2, 0), EBADF);
-    int ends[2];
-    CHECK(pipe(ends) == 0);
-    FAILS(preadv(ends[0], places, 2, 0), ESPIPE);
-    FAILS(pwritev(ends[1], parts, 2, 0), ESPIPE);
-
-    struct stat stat;
-    CHECK(posix_fallocate(file, 10, 90) == 0 && fstat(file, &stat) == 0 && stat.st_size == 100);
-    CHECK(posix_fallocate(file, 0, 5) == 0 && fstat(file, &stat) == 0 && stat.st_size == 100);
-    CHECK(posix_fallocate(file, 0, 0) == EINVAL && posix_fallocate(file, -1, 9) == EINVAL);
-    CHECK(posix_fallocate(file, 9, 0x7fffffffffffffff) == EFBIG && posix_fallocate(ends[0], 0, 9) == ESPIPE);
-    CHECK(posix_fallocate(-1, 0, 9) == EBADF);
-    FAILS(flock(file, LOCK_EX), ENOLCK);
-    FAILS(flock(-1, LOCK_EX), EBADF);
-
-    fd_set readable;
-    FD_ZERO(&readable);
-    FD_SET(ends[0], &readable);
-    struct timespec moment = { 0, 1000 }, wrong = { 0, 1000000000 };
-    CHECK(pselect(ends[0] + 1, &readable, NULL, NULL, &moment, NULL) == 0 && !FD_ISSET(ends[0], &readable));
-    FD_SET(ends[0], &readable);
-    CHECK(write(ends[1], "x", 1) == 1 && pselect(ends[0] + 1, &readable, NULL, NULL, NULL, NULL) == 1);
-    CHECK(FD_ISSET(ends[0], &readable));
-    FAILS(pselect(ends[0] + 1, &readable, NULL, NULL, &wrong, NULL), EINVAL);
-    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(file) == 0);
+static int differ(const unsigned char *left, const unsigned char *right, size_t size) {
+    return memcmp(left, right, size) != 0;
 }
 
 static void random_bytes(void) {
-    unsigned char bytes[300] = "", more[300] = "";
-    CHECK(getrandom(bytes, sizeof bytes, 0) == 300 && getrandom(more, 300, GRND_NONBLOCK | GRND_RANDOM) == 300);
-    CHECK(memcmp(bytes, more, 300) && bytes[298] + bytes[299] + more[298] + more[299]);
-    FAILS(getrandom(bytes, 1, 8), EINVAL);
-    CHECK(getentropy(more, 256) == 0);
-    FAILS(getentropy(more, 257), EIO);
-    /* Nothing behind what was asked for is touched. */
-    memset(bytes, 7, sizeof bytes);
-    arc4random_buf(bytes, 11);
-    CHECK(bytes[11] == 7 && bytes[12] == 7);
-    unsigned seen = 0;
-    for (int i = 0; i < 1000; i++) {
-        unsigned number = arc4random_uniform(5);
-        CHECK(number < 5);
-        seen |= 1u << number;
+    unsigned char one[64] = {0}, other[64] = {0}, zeros[64] = {0};
+    static unsigned char large[100000];
+    CHECK(getrandom(one, sizeof one, 0) == (ssize_t)sizeof one);
+    CHECK(getrandom(other, sizeof other, GRND_NONBLOCK) == (ssize_t)sizeof other);
+    CHECK(differ(one, other, sizeof one) && differ(one, zeros, sizeof one));
+    CHECK(getrandom(one, 0, 0) == 0);
+    FAILS(getrandom(one, 1, 0x100), EINVAL);
+    CHECK(getrandom(large, sizeof large, GRND_RANDOM) == (ssize_t)sizeof large);
+    CHECK(differ(large + sizeof large - 64, zeros, 64));
+
+    memset(one, 0, sizeof one);
+    CHECK(getentropy(one, sizeof one) == 0);
+    CHECK(differ(one, zeros, sizeof one) && differ(one, other, sizeof one));
+    FAILS(getentropy(large, 257), EIO);
+
+    memset(one, 0, sizeof one);
+    arc4random_buf(one, sizeof one);
+    CHECK(differ(one, zeros, sizeof one) && differ(one, other, sizeof one));
+    arc4random_buf(large, sizeof large);
+    CHECK(differ(large, large + 50000, 64));
+    int low = 0, high = 0;
+    for (int round = 0; round < 1000; round++) {
+        uint32_t number = arc4random_uniform(10);
+        CHECK(number < 10);
+        low |= number == 0;
+        high |= number == 9;
     }
-    CHECK(seen == 31 && arc4random_uniform(1) == 0 && arc4random_uniform(0) == 0);
-    CHECK(arc4random() || arc4random());
+    CHECK(low && high);
+    CHECK(arc4random_uniform(0) == 0 && arc4random_uniform(1) == 0);
+
+    /* A child goes on with numbers of its own. */
+    int pipes[2];
+    CHECK(pipe(pipes) == 0);
+    pid_t child = fork();
+    arc4random_buf(one, sizeof one);
+    if (child == 0) {
+        _exit(write(pipes[1], one, sizeof one) != sizeof one);
+    }
+    CHECK(child > 0);
+    CHECK(read(pipes[0], other, sizeof other) == sizeof other);
+    CHECK(differ(one, other, sizeof one));
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    close(pipes[0]);
+    close(pipes[1]);
 }
 
-static void *named(void *thread) {
-    char name[16] = "";
-    CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && !strncmp(name, program_invocation_short_name, 15));
-    CHECK(pthread_setname_np(pthread_self(), "worker") == 0 && pthread_setname_np(*(pthread_t *)thread, "main thread") == 0);
-    CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && !strcmp(name, "worker"));
-    return NULL;
+static void terminals(void) {
+    struct winsize size = {0, 0, 9, 9};
+    int null = open("/dev/null", O_RDONLY);
+    CHECK(null >= 0);
+    FAILS(ioctl(null, TIOCGWINSZ, &size), ENOTTY);
+    FAILS(ioctl(-1, TIOCGWINSZ, &size), EBADF);
+    close(null);
+    int terminal = open("/dev/tty", O_RDONLY);
+    CHECK(terminal >= 0);
+    CHECK(ioctl(terminal, TIOCGWINSZ, &size) == 0);
+    CHECK(size.ws_row > 0 && size.ws_col > 0 && size.ws_xpixel == 0 && size.ws_ypixel == 0);
+    close(terminal);
 }
 
-static void names(char *program) {
-    char name[32] = "", *slash = strrchr(program, '/');
-    CHECK(!strcmp(program_invocation_short_name, slash ? slash + 1 : program));
-    CHECK(pthread_getname_np(pthread_self(), name, 16) == 0 && !strncmp(name, program_invocation_short_name, 15));
-    CHECK(strlen(name) == strnlen(program_invocation_short_name, 15));
-    pthread_t own = pthread_self(), thread;
-    CHECK(pthread_create(&thread, NULL, named, &own) == 0 && pthread_join(thread, NULL) == 0);
-    CHECK(pthread_getname_np(own, name, sizeof name) == 0 && !strcmp(name, "main thread"));
-    CHECK(pthread_setname_np(own, "0123456789abcdef") == ERANGE && pthread_getname_np(own, name, 15) == ERANGE);
-    CHECK(pthread_setname_np(own, "0123456789abcde") == 0);
-    CHECK(pthread_getname_np(own, name, 16) == 0 && !strcmp(name, "0123456789abcde"));
-    CHECK(!strcmp(_PATH_TMP, "/tmp/") && secure_getenv("PATH") == getenv("PATH"));
+static siginfo_t told;
+
+static void tell(int number, siginfo_t *information, void *context) {
+    (void)number;
+    (void)context;
+    told = *information;
 }
 
-static void machine(void) {
-    struct sysinfo found;
-    CHECK(sysinfo(&found) == 0 && found.mem_unit == (unsigned)getpagesize() && found.uptime >= 0);
-    CHECK(found.totalram == (unsigned long)sysconf(_SC_PHYS_PAGES) && found.freeram > 0 && found.freeram < found.totalram);
+static void senders(void) {
+    struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(told.si_signo == SIGUSR1 && told.si_code == SI_USER);
+    CHECK(told.si_pid == getpid() && told.si_uid == getuid());
+    signal(SIGUSR1, SIG_DFL);
+}
+
+static void options(void) {
+    char *const tokens[] = {"ro", "size", "name", NULL};
+    char text[] = "ro,size=12,,bad=1,name";
+    char *rest = text, *value = text;
+    CHECK(getsubopt(&rest, tokens, &value) == 0 && value == NULL);
+    CHECK(getsubopt(&rest, tokens, &value) == 1 && strcmp(value, "12") == 0);
+    CHECK(getsubopt(&rest, tokens, &value) == -1 && strcmp(value, "") == 0);
+    CHECK(getsubopt(&rest, tokens, &value) == -1 && strcmp(value, "bad=1") == 0);
+    CHECK(getsubopt(&rest, tokens, &value) == 2 && value == NULL);
+    CHECK(*rest == 0);
+}
+
+static void formats(void) {
+    char text[128];
+    uint_fast64_t bytes = 0;
+    uint_least16_t small = 0;
+    snprintf(text, sizeof text, "%" PRIuFAST64 " %" PRIxLEAST16 " %" PRIdFAST32 " %" PRIiLEAST8,
+             (uint_fast64_t)-1, (uint_least16_t)0xabcd, (int_fast32_t)-5, (int_least8_t)-6);
+    CHECK(strcmp(text, "18446744073709551615 abcd -5 -6") == 0);
+    CHECK(sscanf("9 ff", "%" SCNuFAST64 " %" SCNxLEAST16, &bytes, &small) == 2);
+    CHECK(bytes == 9 && small == 0xff);
+    /* The same for both compilers, whose objects may be in one program. */
+    CHECK(sizeof(int_fast16_t) == 8 && sizeof(uint_fast32_t) == 8 && sizeof(int_fast8_t) == 1);
+    CHECK(INT_FAST16_MAX == INT64_MAX && UINT_LEAST32_MAX == UINT32_MAX);
+    CHECK(LOG_AUTHPRIV == 10 << 3 && LOG_CRON == 9 << 3 && LOG_FTP == 11 << 3);
+}
+
+static void streams(void) {
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    CHECK(sockatmark(pair[0]) == 0);
+    FAILS(sockatmark(-1), EBADF);
+    CHECK(fcntl(pair[0], F_SETOWN, getpid()) == 0);
+    CHECK(fcntl(pair[0], F_GETOWN) == getpid());
+    CHECK(fcntl(pair[1], F_GETOWN) == 0);
+    FAILS(fcntl(-1, F_SETOWN, getpid()), EBADF);
+    CHECK(fcntl(pair[0], F_SETOWN, 0) == 0 && fcntl(pair[0], F_GETOWN) == 0);
+    int null = open("/dev/null", O_RDONLY);
+    FAILS(sockatmark(null), ENOTSOCK);
+    close(null);
+    close(pair[0]);
+    close(pair[1]);
+
+    /* What programs that try IPv6 first look at before they go on with IPv4. */
+    struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
     errno = 0;
-    CHECK(getpriority(PRIO_PROCESS, 0) == 0 && getpriority(PRIO_PROCESS, getpid()) == 0 && errno == 0);
-    FAILS(getpriority(3, 0), EINVAL);
-    FAILS(getpriority(PRIO_PROCESS, 99999999), ESRCH);
-    CHECK(setpriority(PRIO_PROCESS, 0, 0) == 0 && nice(0) == 0);
-    FAILS(setpriority(PRIO_PROCESS, 0, 5), EPERM);
-    FAILS(nice(1), EPERM);
-    struct tms first, later;
-    clock_t begin = times(&first);
-    while (times(&later) == begin) {}
-    CHECK(begin > 0 && later.tms_utime >= first.tms_utime && later.tms_stime == 0 && times(NULL) > begin);
+    CHECK(getaddrinfo(NULL, "5201", &hints, &found) == EAI_FAMILY);
+    CHECK(errno == EAFNOSUPPORT);
 }
 
-int main(int count, char **arguments) {
-    (void)count;
-    descriptors();
+int main(void) {
+    dates();
+    ticks();
     random_bytes();
-    names(arguments[0]);
-    machine();
-    return finish("system");
+    terminals();
+    senders();
+    options();
+    formats();
+    streams();
+    return finish("library-system");
 }

@@ -3,7 +3,7 @@
 
 failed=0
 for compiler in '' -clang; do
-    for part in math generic calls streams strings text names search system threads alarm fork epoll uverbs wide; do
+    for part in math generic calls streams strings text names search machine threads alarm fork epoll uverbs wide system locks; do
         library-$part$compiler || failed=1
     done
     interpose$compiler || failed=1

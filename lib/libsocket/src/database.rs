@@ -9,6 +9,8 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use runtime::sync::Mutex;
+use skiff_libc::errno;
+use syscall::error::EAFNOSUPPORT;
 
 use crate::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use crate::inet::text_of;
@@ -147,6 +149,11 @@ unsafe extern "C" fn getaddrinfo(
             // SAFETY: the caller's place.
             unsafe { place.write((&raw mut *found).cast()) };
             0
+        }
+        Err(EAI_FAMILY) => {
+            // What `socket` says of this family: programs that go on with IPv4 look for it.
+            errno::set(EAFNOSUPPORT);
+            EAI_FAMILY
         }
         Err(error) => error,
     }

@@ -103,6 +103,12 @@ unsafe extern "C" fn bind(number: c_int, address: *const c_void, length: Length)
     done(socket::find(number).and_then(|_| calls::bind(number, address?)))
 }
 
+/// Whether the stream is at a mark of out-of-band data, of which there is none.
+#[unsafe(no_mangle)]
+extern "C" fn sockatmark(number: c_int) -> c_int {
+    give(socket::find(number).map(|_| 0))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn listen(number: c_int, backlog: c_int) -> c_int {
     done(calls::listen(number, backlog))

@@ -124,6 +124,8 @@ int connect(int fd, const struct sockaddr *address, socklen_t length);
 int getsockname(int fd, struct sockaddr *address, socklen_t *length);
 int getpeername(int fd, struct sockaddr *address, socklen_t *length);
 int shutdown(int fd, int how);
+/* Never at a mark: there is no out-of-band data. */
+int sockatmark(int fd);
 ssize_t send(int fd, const void *data, size_t length, int flags);
 ssize_t sendto(int fd, const void *data, size_t length, int flags,
                const struct sockaddr *address, socklen_t address_length);

@@ -38,13 +38,21 @@
 #define F_GETLK 5
 #define F_SETLK 6
 #define F_SETLKW 7
+/* The process that out-of-band data is told to, of which there is none: remembered. */
+#define F_SETOWN 8
+#define F_GETOWN 9
 #define F_DUPFD_CLOEXEC 1030
 #define FD_CLOEXEC 0x01000000
 #define F_RDLCK 0
 #define F_WRLCK 1
 #define F_UNLCK 2
 
-/* There are no locks of files: the calls that take it fail with ENOLCK. */
+/* Locks of an opening of the file, which all descriptors that came from it have together. */
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#define F_OFD_SETLKW 38
+
+/* A lock of a file. File systems that keep none: ENOLCK. */
 struct flock {
     short l_type;
     short l_whence;

@@ -45,9 +45,17 @@ typedef struct {
     int si_code;
     union {
         void *si_addr;
+        struct {
+            pid_t si_pid;
+            unsigned int si_uid;
+        };
         int __reserved[28];
     };
 } siginfo_t;
+
+/* Values of `si_code`: a program's own call, an alarm. */
+#define SI_USER 0
+#define SI_KERNEL 128
 
 #define SIG_DFL ((sighandler_t)0)
 #define SIG_IGN ((sighandler_t)1)

@@ -1,4 +1,7 @@
-/* Integers of a fixed width, from the compiler's own macros. */
+/*
+ * Integers of a fixed width, from the compiler's own macros. The fast ones are glibc's: gcc and clang
+ * mean different types by theirs, and objects of both may be in one program.
+ */
 #ifndef _STDINT_H
 #define _STDINT_H
 #include <features.h>
@@ -20,13 +23,13 @@ typedef __UINT_LEAST16_TYPE__ uint_least16_t;
 typedef __UINT_LEAST32_TYPE__ uint_least32_t;
 typedef __UINT_LEAST64_TYPE__ uint_least64_t;
 typedef __INT_FAST8_TYPE__ int_fast8_t;
-typedef __INT_FAST16_TYPE__ int_fast16_t;
-typedef __INT_FAST32_TYPE__ int_fast32_t;
-typedef __INT_FAST64_TYPE__ int_fast64_t;
+typedef __INT64_TYPE__ int_fast16_t;
+typedef __INT64_TYPE__ int_fast32_t;
+typedef __INT64_TYPE__ int_fast64_t;
 typedef __UINT_FAST8_TYPE__ uint_fast8_t;
-typedef __UINT_FAST16_TYPE__ uint_fast16_t;
-typedef __UINT_FAST32_TYPE__ uint_fast32_t;
-typedef __UINT_FAST64_TYPE__ uint_fast64_t;
+typedef __UINT64_TYPE__ uint_fast16_t;
+typedef __UINT64_TYPE__ uint_fast32_t;
+typedef __UINT64_TYPE__ uint_fast64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 typedef __INTMAX_TYPE__ intmax_t;
@@ -44,6 +47,30 @@ typedef __UINTMAX_TYPE__ uintmax_t;
 #define INT64_MAX __INT64_MAX__
 #define INT64_MIN (-INT64_MAX - 1)
 #define UINT64_MAX __UINT64_MAX__
+#define INT_LEAST8_MAX INT8_MAX
+#define INT_LEAST8_MIN INT8_MIN
+#define UINT_LEAST8_MAX UINT8_MAX
+#define INT_LEAST16_MAX INT16_MAX
+#define INT_LEAST16_MIN INT16_MIN
+#define UINT_LEAST16_MAX UINT16_MAX
+#define INT_LEAST32_MAX INT32_MAX
+#define INT_LEAST32_MIN INT32_MIN
+#define UINT_LEAST32_MAX UINT32_MAX
+#define INT_LEAST64_MAX INT64_MAX
+#define INT_LEAST64_MIN INT64_MIN
+#define UINT_LEAST64_MAX UINT64_MAX
+#define INT_FAST8_MAX INT8_MAX
+#define INT_FAST8_MIN INT8_MIN
+#define UINT_FAST8_MAX UINT8_MAX
+#define INT_FAST16_MAX INT64_MAX
+#define INT_FAST16_MIN INT64_MIN
+#define UINT_FAST16_MAX UINT64_MAX
+#define INT_FAST32_MAX INT64_MAX
+#define INT_FAST32_MIN INT64_MIN
+#define UINT_FAST32_MAX UINT64_MAX
+#define INT_FAST64_MAX INT64_MAX
+#define INT_FAST64_MIN INT64_MIN
+#define UINT_FAST64_MAX UINT64_MAX
 #define INTPTR_MAX __INTPTR_MAX__
 #define INTPTR_MIN (-INTPTR_MAX - 1)
 #define UINTPTR_MAX __UINTPTR_MAX__
@@ -54,7 +81,11 @@ typedef __UINTMAX_TYPE__ uintmax_t;
 #define PTRDIFF_MIN (-PTRDIFF_MAX - 1)
 #define SIZE_MAX __SIZE_MAX__
 #define SIG_ATOMIC_MAX __SIG_ATOMIC_MAX__
+#define SIG_ATOMIC_MIN (-SIG_ATOMIC_MAX - 1)
 #define WCHAR_MAX __WCHAR_MAX__
+#define WCHAR_MIN (-WCHAR_MAX - 1)
+#define WINT_MAX __WINT_MAX__
+#define WINT_MIN 0U
 
 #define INT8_C(c) c
 #define INT16_C(c) c

@@ -86,6 +86,10 @@ size_t wcstombs(char *place, const wchar_t *text, size_t limit);
 
 int mkstemp(char *path);
 int mkostemp(char *path, int flags);
+
+/* The next option of a list like "ro,size=12": its place among the names, or -1. */
+int getsubopt(char **rest, char *const *names, char **value);
+
 char *mkdtemp(char *path);
 char *getenv(const char *name);
 char *secure_getenv(const char *name);

@@ -50,6 +50,7 @@ time_t timegm(struct tm *date);
 char *asctime(const struct tm *date);
 char *asctime_r(const struct tm *date, char *place);
 char *ctime(const time_t *time);
+char *ctime_r(const time_t *time, char *place);
 size_t strftime(char *place, size_t size, const char *format, const struct tm *date);
 size_t strftime_l(char *place, size_t size, const char *format, const struct tm *date,
                   locale_t locale);

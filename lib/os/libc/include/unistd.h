@@ -87,6 +87,12 @@ extern char **environ;
 
 ssize_t read(int fd, void *place, size_t size);
 ssize_t write(int fd, const void *place, size_t size);
+/* Locks of the process from the position on; a length of 0 is all that follows. */
+#define F_ULOCK 0
+#define F_LOCK 1
+#define F_TLOCK 2
+#define F_TEST 3
+int lockf(int fd, int operation, off_t length);
 int close(int fd);
 off_t lseek(int fd, off_t offset, int whence);
 ssize_t pread(int fd, void *place, size_t size, off_t offset);

@@ -74,7 +74,7 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
         let changes = CHANGES.load(Ordering::Acquire);
         let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
         if has_ended {
-            signal::raise(SIGALRM);
+            signal::arises(SIGALRM);
         } else {
             // Whatever ends the wait, the next look tells.
             let _ = sync::wait(&CHANGES, changes, end);

@@ -3,10 +3,10 @@
 use core::ffi::{c_int, c_ulong};
 
 use runtime::{Error, Result, fd};
-use syscall::error::{EINVAL, ENOLCK, ENOTTY};
+use syscall::error::{EINVAL, ENOTTY};
 use syscall::flag::O_NONBLOCK;
 
-use crate::{descriptor, errno, own, umad};
+use crate::{descriptor, errno, locking, own, umad};
 
 unsafe extern "C" {
     /// The requests of `scif_ioctl.h`, in `libscif`.
@@ -19,13 +19,15 @@ unsafe extern "C" {
 
 /// `FIONREAD`: the bytes that can be read, of sockets, pipes and files.
 const BYTES_TO_READ: u32 = 0x541b;
+/// `TIOCGWINSZ`: rows and columns of a terminal.
+const WINDOW_SIZE: u32 = 0x5413;
 /// `FIONBIO`: sets `O_NONBLOCK`.
 const NONBLOCKING: u32 = 0x5421;
 
-/// `F_GETLK`, relibc's number; `F_SETLK` follows.
-const GET_LOCK: usize = 5;
-/// `F_SETLKW`.
-const SET_LOCK_WAITING: usize = 7;
+/// `F_SETOWN`.
+const SET_OWNER: usize = 8;
+/// `F_GETOWN`.
+const OWNER: usize = 9;
 /// `F_DUPFD_CLOEXEC`.
 const DUPLICATE_CLOSING: usize = 1030;
 /// `FD_CLOEXEC`.
@@ -93,10 +95,14 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             }
             Ok(result as c_int)
         }
-        // Nothing here keeps locks of files.
-        GET_LOCK..=SET_LOCK_WAITING => {
+        SET_OWNER => {
             fd::fcntl(number, syscall::F_GETFL, 0)?;
-            Err(Error::new(ENOLCK))
+            descriptor::set_owner(number as c_int, argument as c_int);
+            Ok(0)
+        }
+        OWNER => {
+            fd::fcntl(number, syscall::F_GETFL, 0)?;
+            Ok(descriptor::owner(number as c_int))
         }
         _ => fd::fcntl(number, command, argument).map(|value| value as c_int),
     }
@@ -115,6 +121,12 @@ fn set_nonblocking(number: c_int, set: bool) -> Result<c_int> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) -> c_int {
+    if usize::try_from(command).is_ok_and(locking::is_command) {
+        // SAFETY: C's contract: these commands take a pointer to a structure.
+        return errno::give(unsafe {
+            locking::control(number, command as usize, arguments.arg::<*mut _>())
+        });
+    }
     // SAFETY: commands without an argument do not look at what is read here, which lies in the
     // register save area in any case. Flags are an `int`, whose upper half is undefined.
     let argument = unsafe { arguments.arg::<u32>() };
@@ -139,7 +151,35 @@ fn bytes_to_read(number: c_int) -> Result<c_int> {
     Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
 }
 
-/// SCIF's requests, those for management datagrams, and two of all files.
+/// C's `struct winsize`.
+#[repr(C)]
+struct Window {
+    rows: u16,
+    columns: u16,
+    /// Of a pixel's width and height nothing is known.
+    pixels: [u16; 2],
+}
+
+/// The size of a terminal.
+fn window(number: c_int) -> Result<Window> {
+    let number = descriptor::check(number)?;
+    fd::fcntl(number, syscall::F_GETFL, 0)?;
+    let no_terminal = |_| Error::new(ENOTTY);
+    let size = fd::dup(number, b"winsize").map_err(no_terminal)?;
+    let mut bytes = [0; 4];
+    let result = fd::read(size, &mut bytes);
+    fd::close(size)?;
+    match result {
+        Ok(4) => Ok(Window {
+            rows: u16::from_ne_bytes([bytes[0], bytes[1]]),
+            columns: u16::from_ne_bytes([bytes[2], bytes[3]]),
+            pixels: [0; 2],
+        }),
+        _ => Err(Error::new(ENOTTY)),
+    }
+}
+
+/// SCIF's requests, those for management datagrams, those of all files, and one of terminals.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) -> c_int {
     match (request as u32, descriptor::is_socket(number)) {
@@ -175,17 +215,14 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) 
             }
             Err(error) => errno::fail(error.errno),
         },
+        Ok(false) if request as u32 == WINDOW_SIZE => errno::done(window(number).map(|window| {
+            // SAFETY: the caller's place for the structure.
+            unsafe { arguments.arg::<*mut Window>().write(window) };
+        })),
         Ok(false) => match fd::fcntl(number as usize, syscall::F_GETFD, 0) {
             Ok(_) => errno::fail(ENOTTY),
             Err(error) => errno::fail(error.errno),
         },
         Err(error) => errno::fail(error.errno),
     }
-}
-
-/// Nothing keeps locks of files, whatever is asked for.
-#[unsafe(no_mangle)]
-extern "C" fn flock(number: c_int, _operation: c_int) -> c_int {
-    let known = descriptor::check(number).and_then(|number| fd::fcntl(number, syscall::F_GETFL, 0));
-    errno::fail(known.map_or_else(|error| error.errno, |_| ENOLCK))
 }

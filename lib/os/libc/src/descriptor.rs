@@ -57,6 +57,8 @@ struct Known {
     listening: bool,
     /// A device for management datagrams, whose calls have errors of their own.
     umad: bool,
+    /// What `F_SETOWN` has said.
+    owner: c_int,
     /// Another number means the same file, so that uses of it are seen in part.
     shared: bool,
     /// How often it was used, since somebody wants to know.
@@ -337,6 +339,16 @@ fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
         }
     });
     number
+}
+
+/// Whom `F_SETOWN` has named; 0: nobody.
+pub fn owner(number: c_int) -> c_int {
+    entry(number, |known| known.owner)
+}
+
+/// Remembers whom `F_SETOWN` names.
+pub fn set_owner(number: c_int, owner: c_int) {
+    entry(number, |known| known.owner = owner);
 }
 
 /// Records that the descriptor is a device for management datagrams.

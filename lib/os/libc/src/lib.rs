@@ -85,6 +85,8 @@ mod keeper;
 #[cfg(target_os = "redox")]
 mod locale;
 #[cfg(target_os = "redox")]
+mod locking;
+#[cfg(target_os = "redox")]
 mod locks;
 #[cfg(target_os = "redox")]
 mod machine;

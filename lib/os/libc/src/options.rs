@@ -1,5 +1,5 @@
-//! `getopt`, `getopt_long` and `getopt_long_only`. As with glibc, operands that come before an
-//! option are moved behind it in `argv`, unless the letters begin with `+` or `-`, or the
+//! `getopt`, `getopt_long` and `getopt_long_only`; `getsubopt`. As with glibc, operands that come
+//! before an option are moved behind it in `argv`, unless the letters begin with `+` or `-`, or the
 //! environment has `POSIXLY_CORRECT`.
 
 use core::ffi::{c_char, c_int};
@@ -32,6 +32,8 @@ const UNKNOWN: c_int = b'?' as c_int;
 const MISSING: c_int = b':' as c_int;
 /// The number of an operand that is returned as an option.
 const OPERAND: c_int = 1;
+/// `getsubopt`'s answer for a name that is not in its list.
+const UNKNOWN_NAME: c_int = -1;
 
 /// The options that a caller knows.
 #[derive(Clone, Copy)]
@@ -346,6 +348,46 @@ unsafe fn long_option(
         }
         *option.flag = option.value;
         0
+    }
+}
+
+/// Cuts the next option off a list with commas between them. `value` becomes what follows its `=`,
+/// null without one; of an option that is not in the list of names it becomes all of the option.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsubopt(
+    rest: *mut *mut c_char,
+    names: *const *mut c_char,
+    value: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: C's contract: a string that may be changed, and names that end with a null pointer.
+    unsafe {
+        let option = *rest;
+        let text = strings::bytes(option);
+        let end = text.iter().position(|byte| *byte == b',');
+        let length = end.unwrap_or(text.len());
+        *rest = option.add(end.map_or(length, |end| end + 1));
+        let text = &text[..length];
+        let equals = text.iter().position(|byte| *byte == b'=');
+        let name = &text[..equals.unwrap_or(length)];
+        let mut found = UNKNOWN_NAME;
+        for at in 0.. {
+            let known = *names.add(at as usize);
+            if known.is_null() {
+                break;
+            }
+            if strings::bytes(known) == name {
+                found = at;
+                break;
+            }
+        }
+        // Not before: `name` is the same memory.
+        *option.add(length) = 0;
+        *value = match equals {
+            _ if found == UNKNOWN_NAME => option,
+            Some(equals) => option.add(equals + 1),
+            None => null_mut(),
+        };
+        found
     }
 }
 

@@ -124,7 +124,7 @@ unsafe extern "C" fn __assert_fail(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn getpid() -> c_int {
+pub extern "C" fn getpid() -> c_int {
     system::id() as c_int
 }
 
@@ -134,7 +134,7 @@ extern "C" fn getppid() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn getuid() -> c_uint {
+pub extern "C" fn getuid() -> c_uint {
     system::own_meta().ruid
 }
 

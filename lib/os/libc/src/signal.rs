@@ -2,7 +2,7 @@
 //! whatever the program wanted. Handlers are kept, and called by `raise`, `abort`, and `kill` and
 //! `pthread_kill` to oneself.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_uint};
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -55,8 +55,18 @@ extern "C" fn signal(number: c_int, handler: usize) -> usize {
 #[repr(C, align(8))]
 struct Information {
     number: c_int,
-    rest: [c_int; 31],
+    error: c_int,
+    code: c_int,
+    padding: c_int,
+    process: c_int,
+    user: c_uint,
+    rest: [c_int; 26],
 }
+
+/// `SI_USER`: a program has sent it.
+const BY_PROGRAM: c_int = 0;
+/// `SI_KERNEL`: the system has.
+const BY_SYSTEM: c_int = 128;
 
 /// C's `struct sigaction`, of which only the handler means something.
 #[repr(C)]
@@ -88,19 +98,29 @@ unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Acti
 }
 
 /// Calls the program's handler. False: there is none, and the signal is not ignored.
-pub fn deliver(number: c_int) -> bool {
+fn deliver(number: c_int, code: c_int) -> bool {
     match exchange(number, None) {
         Some(IGNORE) => true,
         None | Some(DEFAULT) => HARMLESS.contains(&number),
         Some(handler) => {
             // SAFETY: the program gave it as a function that takes the signal's number. One that
-            // expects more (SA_SIGINFO) finds the number and zeros, and no context.
+            // expects more (SA_SIGINFO) finds who has sent it, which is this process, and no
+            // context.
             let handler: extern "C" fn(c_int, *mut Information, *const u8) =
                 unsafe { core::mem::transmute(handler) };
             let mut information = Information {
                 number,
-                rest: [0; 31],
+                error: 0,
+                code,
+                padding: 0,
+                process: 0,
+                user: 0,
+                rest: [0; 26],
             };
+            if code == BY_PROGRAM {
+                information.process = process::getpid();
+                information.user = process::getuid();
+            }
             handler(number, &raw mut information, null());
             CAUGHT.fetch_add(1, Ordering::Release);
             sync::wake(&CAUGHT, usize::MAX >> 1);
@@ -115,15 +135,22 @@ pub extern "C" fn raise(number: c_int) -> c_int {
     if exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
-    if !deliver(number) {
+    if !deliver(number, BY_PROGRAM) {
         process::end_by_signal(number);
     }
     0
 }
 
+/// The same for a signal of the system's own.
+pub fn arises(number: c_int) {
+    if !deliver(number, BY_SYSTEM) {
+        process::end_by_signal(number);
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn abort() -> ! {
-    deliver(ABORT);
+    deliver(ABORT, BY_PROGRAM);
     process::end_abnormally()
 }
 

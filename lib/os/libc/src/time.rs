@@ -108,8 +108,16 @@ unsafe extern "C" fn clock_getres(clock: c_int, place: *mut Timespec) -> c_int {
     0
 }
 
+/// C's `struct timezone`: that of UTC is all zeros.
+#[repr(C)]
+#[derive(Default)]
+struct Zone {
+    minutes_west: c_int,
+    summer_time: c_int,
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gettimeofday(place: *mut Timeval, _zone: *mut u8) -> c_int {
+unsafe extern "C" fn gettimeofday(place: *mut Timeval, zone: *mut Zone) -> c_int {
     let now = time::unix_time();
     let value = Timeval {
         seconds: now.as_secs() as i64,
@@ -118,6 +126,10 @@ unsafe extern "C" fn gettimeofday(place: *mut Timeval, _zone: *mut u8) -> c_int 
     if !place.is_null() {
         // SAFETY: the caller's place for the structure.
         unsafe { place.write(value) };
+    }
+    if !zone.is_null() {
+        // SAFETY: as above.
+        unsafe { zone.write(Zone::default()) };
     }
     0
 }
@@ -404,6 +416,18 @@ unsafe extern "C" fn ctime(time: *const i64) -> *mut c_char {
         match gmtime_r(time, &mut broken).is_null() {
             true => null_mut(),
             false => asctime(&broken),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ctime_r(time: *const i64, buffer: *mut c_char) -> *mut c_char {
+    let mut broken = Broken::NONE;
+    // SAFETY: the caller's number and its buffer of 26 bytes; the structure is a local.
+    unsafe {
+        match gmtime_r(time, &mut broken).is_null() {
+            true => null_mut(),
+            false => asctime_r(&broken, buffer),
         }
     }
 }

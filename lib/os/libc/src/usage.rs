@@ -1,12 +1,12 @@
-//! `sys/resource.h` and `sched.h`: what a process has used, its limits, and the processors that its
-//! threads may run on.
+//! `sys/resource.h`, `sys/times.h` and `sched.h`: what a process has used, its limits, and the
+//! processors that its threads may run on.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_ushort};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use runtime::time::Instant;
-use runtime::{Error, Result, fs, process};
+use runtime::{Error, Result, fs, process, sys};
 use syscall::error::{EINVAL, EPERM};
 
 use crate::affinity::{get_set, set_set};
@@ -95,6 +95,42 @@ unsafe extern "C" fn getrusage(who: c_int, place: *mut Usage) -> c_int {
         // SAFETY: the caller's place for the structure.
         unsafe { place.write(usage) };
     }))
+}
+
+/// C's `struct tms`.
+#[repr(C)]
+#[derive(Default)]
+struct Ticks {
+    user: c_long,
+    system: c_long,
+    of_children: [c_long; 2],
+}
+
+/// The ticks since the node's start. Those that the process has run are as [`getrusage`] knows
+/// them, in steps of [`RUN_TIME_STEP`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn times(place: *mut Ticks) -> c_long {
+    const _: () = assert!(machine::TICKS == 1_000_000, "a tick is a microsecond");
+    let ticks = |time: Duration| time.as_micros() as c_long;
+    let now = match sys::clock(syscall::CLOCK_MONOTONIC) {
+        Ok(now) => ticks(Duration::from_nanos(now)),
+        Err(error) => return errno::fail(error.errno),
+    };
+    if place.is_null() {
+        return now;
+    }
+    match run_time() {
+        Ok(used) => {
+            let used = Ticks {
+                user: ticks(used),
+                ..Ticks::default()
+            };
+            // SAFETY: the caller's place for the structure.
+            unsafe { place.write(used) };
+            now
+        }
+        Err(error) => errno::fail(error.errno),
+    }
 }
 
 /// C's `struct rlimit`.
@@ -247,35 +283,6 @@ extern "C" fn setpriority(which: c_int, who: c_uint, priority: c_int) -> c_int {
 extern "C" fn nice(change: c_int) -> c_int {
     setpriority(0, 0, change)
 }
-
-/// C's `struct tms`.
-#[repr(C)]
-#[derive(Default)]
-struct Times {
-    user: c_long,
-    system: c_long,
-    children: [c_long; 2],
-}
-
-/// The time since the system has started, in the ticks of `sysconf(_SC_CLK_TCK)`; `place` gets that
-/// of the process, in steps of [`RUN_TIME_STEP`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn times(place: *mut Times) -> c_long {
-    let used = match run_time() {
-        Ok(used) => used,
-        Err(error) => return errno::fail(error.errno),
-    };
-    // SAFETY: null or the caller's place for the structure.
-    if let Some(place) = unsafe { place.as_mut() } {
-        *place = Times {
-            user: used.as_micros() as c_long,
-            ..Times::default()
-        };
-    }
-    since_start().as_micros() as c_long
-}
-
-const _: () = assert!(machine::TICKS == 1_000_000, "`times` counts microseconds");
 
 fn since_start() -> Duration {
     Duration::from_nanos(Instant::now().as_nanos())

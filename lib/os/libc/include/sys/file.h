@@ -1,4 +1,4 @@
-/* Locks of files, of which there are none: flock fails with ENOLCK, as fcntl's locks do. */
+/* Locks of whole files, which an opening of the file has. */
 #ifndef _SYS_FILE_H
 #define _SYS_FILE_H
 #include <fcntl.h>

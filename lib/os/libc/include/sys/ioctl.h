@@ -1,4 +1,4 @@
-/* ioctl: the requests of scif_ioctl.h, those for umad files of InfiniBand devices and two of sockets are all there are. */
+/* ioctl: the requests of scif_ioctl.h, those for umad files of InfiniBand devices, and these here. */
 #ifndef _SYS_IOCTL_H
 #define _SYS_IOCTL_H
 #include <features.h>
@@ -17,6 +17,15 @@
 /* Bytes that can be received, of a socket; no waiting (int). */
 #define FIONREAD 0x541b
 #define FIONBIO 0x5421
+
+/* The size of a terminal. */
+#define TIOCGWINSZ 0x5413
+struct winsize {
+    unsigned short ws_row;
+    unsigned short ws_col;
+    unsigned short ws_xpixel;
+    unsigned short ws_ypixel;
+};
 
 __BEGIN_DECLS
 int ioctl(int fd, unsigned long request, ...);

@@ -1,16 +1,18 @@
-/* The processor's time of a process, in ticks of sysconf(_SC_CLK_TCK). */
+/* Time that the process has run, in ticks: `sysconf(_SC_CLK_TCK)` of them are a second. */
 #ifndef _SYS_TIMES_H
 #define _SYS_TIMES_H
-#include <sys/types.h>
 #include <time.h>
 
-/* All but tms_utime is 0. */
 struct tms {
-    clock_t tms_utime, tms_stime, tms_cutime, tms_cstime;
+    clock_t tms_utime;
+    clock_t tms_stime;
+    clock_t tms_cutime;
+    clock_t tms_cstime;
 };
 
 __BEGIN_DECLS
-/* Ticks since the system has started. */
+/* The ticks since the node has started. All time counts as the program's own, and that of children
+   is not known. */
 clock_t times(struct tms *place);
 __END_DECLS
 #endif

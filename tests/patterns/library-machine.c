@@ -1,0 +1,127 @@
+/* Descriptors and files at places, random bytes, names of threads, priorities, the machine's memory. */
+#include "library.h"
+
+#include <fcntl.h>
+#include <paths.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static void descriptors(void) {
+    char path[] = "/tmp/machine-XXXXXX";
+    int file = mkostemp(path, O_APPEND | O_CLOEXEC);
+    CHECK(file >= 0 && unlink(path) == 0);
+    CHECK((fcntl(file, F_GETFD) & FD_CLOEXEC) && (fcntl(file, F_GETFL) & O_APPEND));
+    CHECK(fcntl(file, F_SETFL, 0) == 0);
+    FAILS(mkostemp(path, 0), EINVAL);
+
+    int copy = dup3(file, 77, O_CLOEXEC);
+    CHECK(copy == 77 && (fcntl(copy, F_GETFD) & FD_CLOEXEC));
+    CHECK(dup3(file, 77, 0) == 77 && !(fcntl(copy, F_GETFD) & FD_CLOEXEC) && close(77) == 0);
+    FAILS(dup3(file, file, 0), EINVAL);
+    FAILS(dup3(file, 77, O_APPEND), EINVAL);
+    FAILS(dup3(-1, 77, 0), EBADF);
+
+    char one[3] = "abc", two[5] = "defgh", into[2][4] = { "", "" };
+    struct iovec parts[2] = { { one, 3 }, { two, 5 } };
+    CHECK(pwritev(file, parts, 2, 4) == 8 && lseek(file, 0, SEEK_CUR) == 0);
+    struct iovec places[2] = { { into[0], 4 }, { into[1], 4 } };
+    CHECK(preadv(file, places, 2, 5) == 7 && !memcmp(into[0], "bcde", 4) && !memcmp(into[1], "fgh", 3));
+    CHECK(preadv(file, places, 2, 12) == 0);
+    FAILS(preadv(file, places, -1, 0), EINVAL);
+    FAILS(preadv(file, places, 2, -1), EINVAL);
+    FAILS(pwritev(-1, parts, 2, 0), EBADF);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    FAILS(preadv(ends[0], places, 2, 0), ESPIPE);
+    FAILS(pwritev(ends[1], parts, 2, 0), ESPIPE);
+
+    struct stat stat;
+    CHECK(posix_fallocate(file, 10, 90) == 0 && fstat(file, &stat) == 0 && stat.st_size == 100);
+    CHECK(posix_fallocate(file, 0, 5) == 0 && fstat(file, &stat) == 0 && stat.st_size == 100);
+    CHECK(posix_fallocate(file, 0, 0) == EINVAL && posix_fallocate(file, -1, 9) == EINVAL);
+    CHECK(posix_fallocate(file, 9, 0x7fffffffffffffff) == EFBIG && posix_fallocate(ends[0], 0, 9) == ESPIPE);
+    CHECK(posix_fallocate(-1, 0, 9) == EBADF);
+
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(ends[0], &readable);
+    struct timespec moment = { 0, 1000 }, wrong = { 0, 1000000000 };
+    CHECK(pselect(ends[0] + 1, &readable, NULL, NULL, &moment, NULL) == 0 && !FD_ISSET(ends[0], &readable));
+    FD_SET(ends[0], &readable);
+    CHECK(write(ends[1], "x", 1) == 1 && pselect(ends[0] + 1, &readable, NULL, NULL, NULL, NULL) == 1);
+    CHECK(FD_ISSET(ends[0], &readable));
+    FAILS(pselect(ends[0] + 1, &readable, NULL, NULL, &wrong, NULL), EINVAL);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(file) == 0);
+}
+
+static void random_bytes(void) {
+    unsigned char bytes[300] = "", more[300] = "";
+    CHECK(getrandom(bytes, sizeof bytes, 0) == 300 && getrandom(more, 300, GRND_NONBLOCK | GRND_RANDOM) == 300);
+    CHECK(memcmp(bytes, more, 300) && bytes[298] + bytes[299] + more[298] + more[299]);
+    FAILS(getrandom(bytes, 1, 8), EINVAL);
+    CHECK(getentropy(more, 256) == 0);
+    FAILS(getentropy(more, 257), EIO);
+    /* Nothing behind what was asked for is touched. */
+    memset(bytes, 7, sizeof bytes);
+    arc4random_buf(bytes, 11);
+    CHECK(bytes[11] == 7 && bytes[12] == 7);
+    unsigned seen = 0;
+    for (int i = 0; i < 1000; i++) {
+        unsigned number = arc4random_uniform(5);
+        CHECK(number < 5);
+        seen |= 1u << number;
+    }
+    CHECK(seen == 31 && arc4random_uniform(1) == 0 && arc4random_uniform(0) == 0);
+    CHECK(arc4random() || arc4random());
+}
+
+static void *named(void *thread) {
+    char name[16] = "";
+    CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && !strncmp(name, program_invocation_short_name, 15));
+    CHECK(pthread_setname_np(pthread_self(), "worker") == 0 && pthread_setname_np(*(pthread_t *)thread, "main thread") == 0);
+    CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && !strcmp(name, "worker"));
+    return NULL;
+}
+
+static void names(char *program) {
+    char name[32] = "", *slash = strrchr(program, '/');
+    CHECK(!strcmp(program_invocation_short_name, slash ? slash + 1 : program));
+    CHECK(pthread_getname_np(pthread_self(), name, 16) == 0 && !strncmp(name, program_invocation_short_name, 15));
+    CHECK(strlen(name) == strnlen(program_invocation_short_name, 15));
+    pthread_t own = pthread_self(), thread;
+    CHECK(pthread_create(&thread, NULL, named, &own) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_getname_np(own, name, sizeof name) == 0 && !strcmp(name, "main thread"));
+    CHECK(pthread_setname_np(own, "0123456789abcdef") == ERANGE && pthread_getname_np(own, name, 15) == ERANGE);
+    CHECK(pthread_setname_np(own, "0123456789abcde") == 0);
+    CHECK(pthread_getname_np(own, name, 16) == 0 && !strcmp(name, "0123456789abcde"));
+    CHECK(!strcmp(_PATH_TMP, "/tmp/") && secure_getenv("PATH") == getenv("PATH"));
+}
+
+static void machine(void) {
+    struct sysinfo found;
+    CHECK(sysinfo(&found) == 0 && found.mem_unit == (unsigned)getpagesize() && found.uptime >= 0);
+    CHECK(found.totalram == (unsigned long)sysconf(_SC_PHYS_PAGES) && found.freeram > 0 && found.freeram < found.totalram);
+    errno = 0;
+    CHECK(getpriority(PRIO_PROCESS, 0) == 0 && getpriority(PRIO_PROCESS, getpid()) == 0 && errno == 0);
+    FAILS(getpriority(3, 0), EINVAL);
+    FAILS(getpriority(PRIO_PROCESS, 99999999), ESRCH);
+    CHECK(setpriority(PRIO_PROCESS, 0, 0) == 0 && nice(0) == 0);
+    FAILS(setpriority(PRIO_PROCESS, 0, 5), EPERM);
+    FAILS(nice(1), EPERM);
+}
+
+int main(int count, char **arguments) {
+    (void)count;
+    descriptors();
+    random_bytes();
+    names(arguments[0]);
+    machine();
+    return finish("machine");
+}
