@@ -12,7 +12,7 @@ use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, ESRCH, EXDEV, Error,
 use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
 use crate::fd::Table;
-use crate::roots::Root;
+use crate::roots::{self, Root};
 use crate::{fd, state, sys};
 
 /// Longest path that the kernel takes, in bytes.
@@ -112,7 +112,16 @@ fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
     let (scheme, rest) = split(&path);
     let open = |root| fd::openat_in(table, root, rest.as_bytes(), flags, flags & O_FCNTL_MASK);
     if let Some(kept) = Root::of(scheme) {
-        match open(kept.get(open_root)?) {
+        let changes = roots::changes();
+        let result = kept.get(open_root).and_then(open);
+        if roots::changes() != changes {
+            // Another thread has closed the root: this may be anything.
+            if let Ok(file) = result {
+                let _ = fd::close(file);
+            }
+            return open_in(table, &path, flags);
+        }
+        match result {
             // Its daemon may have ended, and a new one may have the name. That root is not kept:
             // the other one would have to be closed, and another thread may be using it. The
             // latter error is what Redox's kernel says.

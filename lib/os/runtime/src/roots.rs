@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use syscall::error::Result;
 
 use crate::sys::NO_FD;
-use crate::{fd, state};
+use crate::fd;
 
 /// A scheme's root.
 pub struct Root {
@@ -18,6 +18,14 @@ pub struct Root {
 
 /// Those that are kept.
 static KEPT: [Root; 3] = [Root::new("event"), Root::new("pipe"), Root::new("scif")];
+/// How often one was closed, or is about to be.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// A number that is another one when a root has been closed since: its descriptor may have been
+/// another file's then.
+pub fn changes() -> usize {
+    CHANGES.load(Ordering::Acquire)
+}
 
 impl Root {
     const fn new(name: &'static str) -> Self {
@@ -40,22 +48,25 @@ impl Root {
             if known != NO_FD {
                 return Ok(known);
             }
-            let namespace = state::namespace_fd();
+            let changes = changes();
             let new = open(self.name)?;
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             let kept = self.fd.compare_exchange(NO_FD, new, success, failure);
             if kept.is_err() {
                 // Another thread was quicker. It can be closed.
                 let _ = fd::close(new);
-            } else if state::namespace_fd() != namespace {
-                // The namespace has changed, and `forget` may have come too early.
+            } else if self::changes() != changes {
+                // The namespace may have changed, and `forget` have come too early.
                 self.forget();
             }
         }
     }
 
     fn forget(&self) {
+        // Before, for who is about to keep one, and behind, for who has just found this one.
+        CHANGES.fetch_add(1, Ordering::AcqRel);
         let known = self.fd.swap(NO_FD, Ordering::AcqRel);
+        CHANGES.fetch_add(1, Ordering::AcqRel);
         if known != NO_FD {
             // It can be closed.
             let _ = fd::close(known);
@@ -63,8 +74,7 @@ impl Root {
     }
 }
 
-/// Closes all of them: the process has another namespace, in which they may be missing. Threads
-/// that open something at that moment may fail.
+/// Closes all of them: the process has another namespace, in which they may be missing.
 pub fn forget() {
     KEPT.iter().for_each(Root::forget);
 }

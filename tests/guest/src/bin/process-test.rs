@@ -9,7 +9,7 @@ extern crate alloc;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use guest_tests::{Suite, at_rest, settled};
 use libredox::Fd;
@@ -29,6 +29,8 @@ runtime::main!(main);
 const USER: u32 = 1000;
 /// Processes started in the search for something left behind.
 const ROUNDS: usize = 300;
+/// Changes of the namespace beside threads that open files; an even number.
+const NAMESPACES: usize = 2000;
 /// The line by which a program reports that it runs until it is killed.
 const READY: &str = "ready";
 /// Pages that may differ: other programs run meanwhile.
@@ -95,6 +97,7 @@ fn main() -> i32 {
     names(&mut suite);
     arguments_from_hell(&mut suite);
     threads(&mut suite);
+    other_namespaces(&mut suite);
     memory(&mut suite);
     suite.finish()
 }
@@ -516,6 +519,44 @@ fn threads(suite: &mut Suite) {
         Ok(28),
     );
     suite.equal("work of threads", COUNT.load(Ordering::Relaxed), 8000);
+}
+
+/// A thread takes one namespace after the other while others open files, whose roots the runtime
+/// keeps, and take the numbers that are free meanwhile: each gets what it has named.
+fn other_namespaces(suite: &mut Suite) {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let opens = |name: &'static str| {
+        let open = move || {
+            let path = alloc::format!("/scheme/{name}");
+            let (mut opened, mut wrong) = (0, 0);
+            while !ENDS.load(Ordering::Relaxed) || opened == 0 {
+                let mut text = [0; 32];
+                let file = path::open_upper(&path, syscall::O_RDONLY).map(Fd::new);
+                let named = file.and_then(|file| fd::fpath(file.raw(), &mut text));
+                let is_it = named.is_ok_and(|length| text[..length].starts_with(path.as_bytes()));
+                (opened, wrong) = (opened + 1, wrong + u32::from(!is_it));
+            }
+            wrong
+        };
+        thread::spawn(open)
+    };
+    let threads = ["event", "pipe", "initfs"].map(opens);
+    let own = state::namespace_fd();
+    let other = fd::dup_upper(own, b"");
+    for round in 0..NAMESPACES {
+        let next = if round % 2 == 0 { other } else { Ok(own) };
+        let taken = next.and_then(|next| Ok(libredox::call::setns(next)?));
+        if taken.is_err() {
+            suite.equal("another namespace", errno(taken), 0);
+            break;
+        }
+        // Others are to keep roots of it.
+        (0..4).for_each(|_| sys::yield_now());
+    }
+    ENDS.store(true, Ordering::Relaxed);
+    let wrong: Result<u32> = threads.into_iter().map(|thread| thread?.join()).sum();
+    suite.equal("opens beside other namespaces", wrong, Ok(0));
+    let _ = other.and_then(fd::close);
 }
 
 /// Free pages.
