@@ -5,6 +5,7 @@
 //! may watch one file, and one queue may watch a file under several descriptor numbers.
 
 use alloc::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
+use core::ops::Bound;
 
 /// A file in the registry: scheme id and the scheme's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,19 +164,32 @@ impl Registry {
         }
     }
 
-    /// Forgets a queue that is gone. Calls `less` with each file of which fewer flags are watched
-    /// now, and with the flags that remain.
-    pub fn forget_queue(&mut self, queue: usize, mut less: impl FnMut(FileKey, usize)) {
-        self.files.retain(|file, list| {
+    /// Forgets what a queue that is gone watches, of the files behind `last`, up to the first file
+    /// of which fewer flags are watched now. Returns that file and the flags that remain. Call it
+    /// with that file until it returns `None`.
+    pub fn forget_queue(
+        &mut self,
+        queue: usize,
+        last: Option<FileKey>,
+    ) -> Option<(FileKey, usize)> {
+        let mut start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let own = (queue, 0)..=(queue, usize::MAX);
+        loop {
+            let mut files = self.files.range((start, Bound::Unbounded));
+            let is_its = |list: &Subscriptions| list.range(own.clone()).next().is_some();
+            let file = files.find(|(_, list)| is_its(list)).map(|(file, _)| *file)?;
+            let list = self.files.get_mut(&file)?;
             let before = all_flags(list);
             list.retain(|&(owner, _), _| owner != queue);
             let after = all_flags(list);
-            if after != before {
-                less(*file, after);
+            if list.is_empty() {
+                self.forget_file(file);
             }
-            !list.is_empty()
-        });
-        self.count_queues();
+            if after != before {
+                return Some((file, after));
+            }
+            start = Bound::Excluded(file);
+        }
     }
 
     /// The notices for the queues that watch `file` itself.
@@ -330,7 +344,8 @@ mod tests {
         registry.subscribe(FILE, 1, 10, 0, 0);
         assert_eq!(registry.counts(), (0, 0));
         registry.subscribe(FILE, 1, 10, 0, 1);
-        registry.forget_queue(1, |_, _| {});
+        assert_eq!(registry.forget_queue(1, None), Some((FILE, 0)));
+        assert_eq!(registry.forget_queue(1, Some(FILE)), None);
         assert_eq!(registry.counts(), (0, 0));
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.forget_file(FILE);
@@ -347,10 +362,13 @@ mod tests {
         registry.subscribe(number(3), 1, 30, 0, 1);
         registry.subscribe(number(3), 2, 30, 0, 3);
         registry.subscribe(number(4), 2, 40, 0, 1);
-        let mut told = Vec::new();
-        registry.forget_queue(1, |file, flags| told.push((file, flags)));
-        assert_eq!(told, [(number(1), 0), (number(2), 1)]);
+        let first = registry.forget_queue(1, None);
+        assert_eq!(first, Some((number(1), 0)));
+        let second = registry.forget_queue(1, Some(number(1)));
+        assert_eq!(second, Some((number(2), 1)));
+        assert_eq!(registry.forget_queue(1, Some(number(2))), None);
         assert_eq!(registry.wanted(number(3)), 3);
+        assert_eq!(registry.counts(), (3, 3));
     }
 
     #[test]

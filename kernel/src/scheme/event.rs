@@ -1,6 +1,6 @@
 //! `event`: queues of events on files.
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc};
 
 use ::syscall::{
     EVENT_TIMEOUT_ID, EventFlags,
@@ -272,18 +272,16 @@ impl Scheme for EventScheme {
     }
 
     fn close(&self, number: usize) {
-        let mut less = Vec::new();
-        REGISTRY.lock().forget_queue(number, |file, flags| {
-            // If there is no memory for it, the file's scheme continues to report unwanted events.
-            if less.try_reserve(1).is_ok() {
-                less.push((file, flags));
-            }
-        });
         // The queue is dropped after the lock.
         let queue = QUEUES.lock().list.remove(&number);
         drop(queue);
-        for (file, flags) in less {
+        let mut last = None;
+        loop {
+            // File by file: a list of all would be as long as a program likes.
+            let less = REGISTRY.lock().forget_queue(number, last);
+            let Some((file, flags)) = less else { break };
             say_what_is_wanted(file, flags);
+            last = Some(file);
         }
     }
 }
