@@ -152,7 +152,9 @@ static void call_echoes(uint16_t node) {
     end_of(&of);
 }
 
-/* A thread that waits for all, and what it has found. */
+/* A thread that waits for all, and what it has found: a number that means no file, too. */
+enum { NO_FILE = -2 };
+
 struct waiter {
     pthread_t thread;
     struct others *of;
@@ -168,6 +170,8 @@ static void *wait_by_poll(void *argument) {
     for (int i = 0; i < 4; i++)
         if (entries[i].revents & POLLIN)
             waiter->found = entries[i].fd;
+        else if (entries[i].revents & POLLNVAL)
+            waiter->found = NO_FILE;
     return NULL;
 }
 
@@ -202,8 +206,14 @@ static void serve_ends(void) {
     GIVES(close(fd), 0);
 }
 
-/* The ends of a wait: bytes, a request, the pipe, the counter, and a new member of the set. */
-enum end { BYTES, REQUEST, PIPE, COUNTER, MEMBER, ENDS };
+/* The ends of a wait: bytes, a request, the pipe, the pipe as a member that is told once, the
+ * counter, a new member of the set, and a number that means no listener any more. */
+enum end { BYTES, REQUEST, PIPE, ONCE, COUNTER, MEMBER, CLOSE, ENDS };
+
+static void ask_for_pipe(struct others *of, uint32_t events) {
+    struct epoll_event event = { .events = events, .data.fd = of->pipe[0] };
+    GIVES(epoll_ctl(of->set, EPOLL_CTL_MOD, of->pipe[0], &event), 0);
+}
 
 static void cause(enum end end, struct others *of) {
     switch (end) {
@@ -214,7 +224,11 @@ static void cause(enum end end, struct others *of) {
         step(of->fd, (char)('0' + own_node()));
         break;
     case PIPE:
+    case ONCE:
         GIVES(write(of->pipe[1], "p", 1), 1);
+        break;
+    case CLOSE:
+        GIVES(close(of->listener), 0);
         break;
     case COUNTER:
         GIVES(eventfd_write(of->counter, 1), 0);
@@ -228,6 +242,7 @@ static void cause(enum end end, struct others *of) {
 /* Takes what has ended a wait. */
 static void take(enum end end, struct others *of, int found) {
     eventfd_t value;
+    struct epoll_event event;
     char byte;
     switch (end) {
     case BYTES:
@@ -241,6 +256,19 @@ static void take(enum end end, struct others *of, int found) {
     case PIPE:
         GIVES(found, of->pipe[0]);
         GIVES(read(of->pipe[0], &byte, 1), 1);
+        break;
+    case ONCE:
+        GIVES(found, of->pipe[0]);
+        GIVES(epoll_wait(of->set, &event, 1, 0), 0);
+        ask_for_pipe(of, EPOLLIN);
+        GIVES(epoll_wait(of->set, &event, 1, TIMEOUT_MS), 1);
+        GIVES(event.data.fd, of->pipe[0]);
+        GIVES(read(of->pipe[0], &byte, 1), 1);
+        break;
+    case CLOSE:
+        GIVES(found, NO_FILE);
+        of->listener = listen_on(3304);
+        add(of->set, of->listener, EPOLLIN);
         break;
     case COUNTER:
         GIVES(found, of->counter);
@@ -259,7 +287,9 @@ static void call_ends(uint16_t node) {
     /* From causes that are there before the wait to some that find it asleep for long. */
     for (long pause = 0; pause < 2000; pause += 100) {
         for (int end = 0; end < ENDS; end++) {
-            for (int by_set = end == MEMBER; by_set < 2; by_set++) {
+            for (int by_set = end == MEMBER || end == ONCE; by_set < 2 - (end == CLOSE); by_set++) {
+                if (end == ONCE)
+                    ask_for_pipe(&of, EPOLLIN | EPOLLONESHOT);
                 struct waiter waiter = { .of = &of, .found = -1 };
                 void *(*wait)(void *) = by_set ? wait_by_set : wait_by_poll;
                 GIVES(pthread_create(&waiter.thread, NULL, wait, &waiter), 0);

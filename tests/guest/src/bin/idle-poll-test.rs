@@ -20,8 +20,8 @@ use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Command};
 use runtime::{path, probe, thread};
-use syscall::error::{EAGAIN, EBADF, EFAULT, EINVAL, EOPNOTSUPP, Error, Result};
-use syscall::flag::{EventFlags, MapFlags, O_RDWR};
+use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, Error, Result};
+use syscall::flag::{ContextVerb, EventFlags, MapFlags, O_RDWR};
 use syscall::{Map, SYS_FMAP, SYS_FUNMAP, SYS_FUTEX};
 
 runtime::main!(main);
@@ -74,6 +74,8 @@ fn all() -> i32 {
     suite.check("an event that is there", event_is_there());
     suite.check("an event that comes", event_comes());
     suite.check("a queue that is closed", queue_ends());
+    suite.check("an interruption", interrupted(false));
+    suite.check("an interruption beside a queue", interrupted(true));
     suite.check("too many words", too_many());
     suite.check("a kill", kill());
     suite.check("the end of the program", end());
@@ -282,6 +284,43 @@ fn unmap_once() -> core::result::Result<Result<usize>, String> {
     let unmapped = probe::syscall(SYS_FUNMAP, [page, PAGE, 0, 0, 0, 0]);
     Error::demux(unmapped).map_err(text)?;
     other.join().map_err(text)
+}
+
+/// A signal interrupts a wait, and no other than that.
+fn interrupted(is_beside: bool) -> core::result::Result<(), String> {
+    let interrupt = (ContextVerb::Interrupt as usize).to_ne_bytes();
+    for _ in 0..5 {
+        let other = thread::spawn(move || {
+            let queue = is_beside.then(watched_pipe).transpose()?;
+            let word = AtomicU32::new(3);
+            let list = [entry(&word, 3)];
+            let wait = || match &queue {
+                Some((queue, _)) => poll_beside(&list, LONG, queue.descriptor()),
+                None => poll(&list, LONG),
+            };
+            let found = loop {
+                match wait() {
+                    Ok(0) => {}
+                    found => break found,
+                }
+            };
+            // The next one is an ordinary wait.
+            word.store(4, Ordering::Release);
+            wait().and(found)
+        });
+        let other = other.map_err(text)?;
+        let status = runtime::fd::dup_upper(other.thread_fd(), b"status");
+        let status = Fd::new(status.map_err(text)?);
+        while !other.is_finished() {
+            let _ = runtime::fd::write(status.raw(), &interrupt);
+            thread::yield_now();
+        }
+        match other.join().map_err(text)? {
+            Err(Error { errno: EINTR }) => {}
+            found => return Err(format!("{found:?}")),
+        }
+    }
+    Ok(())
 }
 
 /// Of five threads that name 16 words each, at least one is refused.
