@@ -1,10 +1,10 @@
-//! Internet addresses of nodes: node n is 10.0.0.(n+1), and the own node is 127.0.0.1 as well. The
-//! port is SCIF's.
+//! Internet addresses of nodes. Node n is 10.0.0.(n+1), and the own node is 127.0.0.1 as well.
+//! Ports are SCIF's.
 
-/// The highest node number; its address still has one byte for it.
+/// The highest node number, which still fits into the last byte of an address.
 pub const MAX_NODE: u16 = 128;
 
-/// The network of the nodes' addresses, without the last byte.
+/// The network of the nodes' addresses; its last byte is 0.
 const NETWORK: u32 = 0x0a00_0000;
 /// `INADDR_ANY`.
 pub const ANY: u32 = 0;
@@ -28,7 +28,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// The address as C's `struct sockaddr_in`.
+    /// Encodes the address as C's `struct sockaddr_in`.
     pub fn to_bytes(self) -> [u8; SOCKADDR_BYTES] {
         let mut bytes = [0; SOCKADDR_BYTES];
         bytes[..2].copy_from_slice(&AF_INET.to_le_bytes());
@@ -37,7 +37,7 @@ impl Address {
         bytes
     }
 
-    /// The family and the address of a `struct sockaddr_in`.
+    /// Decodes the family and the address of a `struct sockaddr_in`.
     pub fn from_bytes(bytes: &[u8; SOCKADDR_BYTES]) -> (u16, Self) {
         let [f0, f1, p0, p1, h0, h1, h2, h3, ..] = *bytes;
         let address = Self {
@@ -48,17 +48,17 @@ impl Address {
     }
 }
 
-/// The address of a node.
+/// Returns the address of a node.
 pub fn of_node(node: u16) -> u32 {
     NETWORK + u32::from(node) + 1
 }
 
-/// Whether an address is one of 127.0.0.0/8.
+/// Whether an address is in 127.0.0.0/8.
 pub fn is_loopback(host: u32) -> bool {
     host >> 24 == 127
 }
 
-/// The node that an address means; `None` when it is no node's.
+/// Returns the node that has an address; `None` if no node has.
 pub fn node_of(host: u32, own: u16) -> Option<u16> {
     if host == ANY || is_loopback(host) {
         return Some(own);
@@ -67,7 +67,7 @@ pub fn node_of(host: u32, own: u16) -> Option<u16> {
     u16::try_from(node).ok().filter(|node| *node <= MAX_NODE)
 }
 
-/// The node that a name means: `host`, `node3`, and for the own node `localhost` and `skiff`.
+/// Returns the node of a name: `host`, `node3`, or `localhost` and `skiff` for the own node.
 pub fn node_by_name(name: &str, own: u16) -> Option<u16> {
     match name {
         "host" => Some(0),
@@ -82,7 +82,7 @@ pub fn node_by_name(name: &str, own: u16) -> Option<u16> {
     }
 }
 
-/// The address that a name means, numbers included.
+/// Returns the address of a name, or of an address written in digits.
 pub fn by_name(name: &str, own: u16) -> Option<u32> {
     if let Some(host) = parse(name) {
         return Some(host);
@@ -93,8 +93,8 @@ pub fn by_name(name: &str, own: u16) -> Option<u32> {
     }
 }
 
-/// `inet_aton`: one to four numbers, decimal, octal or hexadecimal; the last one fills the bytes
-/// that are left.
+/// `inet_aton`. Takes one to four numbers, decimal, octal or hexadecimal; the last number fills
+/// the remaining bytes.
 pub fn parse(text: &str) -> Option<u32> {
     let parts: [Option<&str>; 5] = {
         let mut split = text.split('.');
@@ -118,7 +118,7 @@ pub fn parse(text: &str) -> Option<u32> {
     Some(host)
 }
 
-/// A number as C writes them.
+/// Parses a number as C writes it.
 fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&text[2..], 16),
@@ -131,7 +131,7 @@ fn number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// `inet_pton`: four decimal numbers without leading zeros.
+/// `inet_pton`. Takes four decimal numbers without leading zeros.
 pub fn parse_strictly(text: &str) -> Option<u32> {
     let mut host = 0;
     let mut count = 0;
@@ -145,10 +145,11 @@ pub fn parse_strictly(text: &str) -> Option<u32> {
     (count == 4).then_some(host)
 }
 
-/// The longest text of an address and the zero byte at its end.
+/// Bytes of the longest text of an address, with the zero byte at its end.
 pub const TEXT_BYTES: usize = 16;
 
-/// An address as four decimal numbers with a zero byte behind them, and the text's length.
+/// Formats an address as four decimal numbers with a zero byte after them. Also returns the length
+/// of the text without that byte.
 pub fn format(host: u32) -> ([u8; TEXT_BYTES], usize) {
     let mut text = [0; TEXT_BYTES];
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! How sockets are made, named, connected and shut down.
+//! Creates, names, connects and shuts down sockets.
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -30,13 +30,13 @@ const IPPROTO_TCP: c_int = 6;
 /// `ESOCKTNOSUPPORT`, which the system does not have.
 const ESOCKTNOSUPPORT: i32 = 94;
 
-/// After this time a thread that waits in `accept` looks whether the listener is still there.
+/// A thread that waits in `accept` checks after this time whether the listener is still open.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Most connections that wait to be accepted, SCIF's backlog of a path.
+/// Limit of the backlog: SCIF's backlog of a path.
 const MOST_WAITING: c_int = 128;
 
-/// Requests that may wait beside the own one while a pair is made.
+/// Requests of other programs that may wait besides our own while a pair is made.
 const STRANGERS: c_int = 8;
 
 const SHUT_RD: c_int = 0;
@@ -66,7 +66,7 @@ pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     })
 }
 
-/// Gives an endpoint to C as a socket, with flags of `socket` or `accept4`.
+/// Makes a socket for an endpoint and opens it for C, with flags of `socket` or `accept4`.
 fn give(
     (place, index): (Place, usize),
     flags: c_int,
@@ -85,7 +85,7 @@ fn give(
             Ok(socket::opened(index, socket, flags & CLOEXEC != 0))
         }
         Err(error) => {
-            // The first error is the one to tell.
+            // The caller needs the first error.
             let _ = raw::close(index);
             Err(error)
         }
@@ -98,7 +98,7 @@ fn give(
 /// `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EBADF`, `EINVAL`, `ENOTSOCK`.
 pub fn bind(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let (index, socket) = socket::find(number)?;
-    // As Linux: programs leave the family out with the address that is all zeros.
+    // As on Linux: programs omit the family with the all-zero address.
     let is_any = family == AF_UNSPEC && to.host == address::ANY;
     if family != AF_INET && !is_any {
         return Err(EAFNOSUPPORT);
@@ -117,7 +117,7 @@ fn has_port(index: usize) -> bool {
     raw::local(index).is_ok_and(|local| local.port() != 0)
 }
 
-/// `listen`. A backlog that is not positive is one of 1.
+/// `listen`. A backlog below 1 counts as 1.
 ///
 /// # Errors
 /// `EBADF`, `EINVAL` connected, `ENOTSOCK`; those of `bind` for a socket without a port.
@@ -126,7 +126,7 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
     socket.collect(index);
     match socket.state().phase {
         Phase::Fresh => {}
-        // The backlog stays as it is.
+        // The backlog does not change.
         Phase::Listening => return Ok(()),
         _ => return Err(EINVAL),
     }
@@ -144,9 +144,9 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
     Ok(())
 }
 
-/// The flags of an `accept`: `O_NONBLOCK` passes from the listener to the connection, as on Redox,
-/// whose kernel gives the copy of a descriptor its flags, and on the BSDs. Rust programs count on
-/// that, as they do not set it themselves on Redox.
+/// Returns the flags that `accept` gives a connection. It inherits `O_NONBLOCK` from its listener,
+/// as on the BSDs and on Redox, whose kernel copies a descriptor's flags. Rust programs rely on
+/// that: on Redox they do not set it themselves.
 pub fn flags_of_accept(number: c_int) -> c_int {
     match socket::find(number) {
         Ok((_, listener)) if listener.is_nonblocking() => NONBLOCK,
@@ -154,7 +154,7 @@ pub fn flags_of_accept(number: c_int) -> c_int {
     }
 }
 
-/// `accept4`: the new descriptor and the peer.
+/// `accept4`. Returns the new descriptor and the peer.
 ///
 /// # Errors
 /// `EAGAIN`, `EBADF`, `ECONNABORTED`, `EINTR`, `EINVAL` not listening, `EMFILE`, `ENOMEM`,
@@ -184,7 +184,7 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             }
             Err(error) => return Err(ended(&socket).unwrap_or_else(|| errors::accept(error))),
         };
-        // SCIF listens for all nodes; a socket bound to the loopback address does not.
+        // SCIF accepts from all nodes; a socket bound to the loopback address must not.
         let is_local_only = state.bound.is_some_and(address::is_loopback);
         if is_local_only && peer.node() != node::own() {
             raw::close(new)?;
@@ -200,20 +200,20 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
     }
 }
 
-/// Clears `O_NONBLOCK` of a connection, which the kernel gives it with its listener's flags, unless
-/// it is among the flags of `accept4`.
+/// Clears the `O_NONBLOCK` that the kernel copies from a listener to its connection, unless the
+/// flags of `accept4` contain it.
 fn wait_as_told(new: usize, listener: &Socket, flags: c_int) -> Result<()> {
     if !listener.is_nonblocking() || flags & NONBLOCK != 0 {
         return Ok(());
     }
     raw::set_nonblocking(new, false).inspect_err(|_| {
-        // The first error is the one to tell.
+        // The caller needs the first error.
         let _ = raw::close(new);
     })
 }
 
-/// Waits in an `accept`, for no longer than [`LONGEST_WAIT`] at a time: no event says that another
-/// thread has closed a listener which other processes still have.
+/// Waits in an `accept`, for at most [`LONGEST_WAIT`] at a time: no event reports that another
+/// thread has closed a listener which other processes still have open.
 fn wait_beside_close(
     waiting: Waiting,
     listener: &Socket,
@@ -228,8 +228,8 @@ fn wait_beside_close(
     }
 }
 
-/// The error of an `accept` whose listener was closed or shut down by another thread, whatever that
-/// looks like from below.
+/// Returns the error of an `accept` whose listener another thread has closed or shut down,
+/// whatever error the layer below reports.
 fn ended(listener: &Socket) -> Option<i32> {
     match listener.state() {
         state if state.is_closed => Some(EBADF),
@@ -238,7 +238,7 @@ fn ended(listener: &Socket) -> Option<i32> {
     }
 }
 
-/// `accept4` of Scheduled Transfers: the first connection that is set up.
+/// `accept4` of Scheduled Transfers: takes the first connection whose set-up is complete.
 fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int, Address)> {
     let limit = listener.options.lock().receive_limit;
     let waiting = Waiting::new(listener, 0, limit);
@@ -268,7 +268,7 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
     }
 }
 
-/// Waits until a connection is set up, or another one is to be watched for that.
+/// Waits until a connection is set up, or until the set of descriptors to watch has changed.
 fn wait_for_set_up(index: usize, listener: &Socket, waiting: Waiting) -> Result<()> {
     let mut watched = alloc::vec![index];
     watched.extend(greetings::descriptors(listener));
@@ -277,7 +277,7 @@ fn wait_for_set_up(index: usize, listener: &Socket, waiting: Waiting) -> Result<
     })
 }
 
-/// The address of an end of a connection, which was made by 127.0.0.1 or not.
+/// Returns the address of an end of a connection; `is_local` if it was made by 127.0.0.1.
 fn address_of(end: PortId, is_local: bool) -> Address {
     let host = match is_local {
         true => address::LOOPBACK,
@@ -310,7 +310,7 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     match socket.take_error() {
         0 => {}
         error if was_connecting => return Err(error),
-        // It was never asked for; this is another attempt.
+        // The program never read this error; this is another attempt.
         _ => {}
     }
     let node = address::node_of(to.host, node::own()).ok_or(ENETUNREACH)?;
@@ -339,7 +339,7 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     }
 }
 
-/// Whether a socket is an end of `socketpair`: its address is a family and no more.
+/// Whether a socket is an end of `socketpair`, whose address consists of the family only.
 pub fn is_pair(number: c_int) -> bool {
     socket::find(number).is_ok_and(|(_, socket)| socket.state().is_pair)
 }
@@ -376,8 +376,8 @@ pub fn peer(number: c_int) -> Result<Address> {
     Ok(address_of(peer, state.is_local))
 }
 
-/// `shutdown`. The peer of `SHUT_WR` reads to the end and may still send, but for a node of the
-/// base protocol, which notices the end when both directions are shut down.
+/// `shutdown`. After `SHUT_WR`, the peer reads to the end of the data and may still send. A peer
+/// node that has only the base protocol notices the end once both directions are shut down.
 ///
 /// # Errors
 /// `EBADF`, `EINVAL`, `ENOTCONN`, `ENOTSOCK`.
@@ -407,25 +407,25 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
     if is_over || phase == Phase::Listening && how != SHUT_WR {
         match lingering::is_under_way(&socket) {
             false => socket.end_endpoint(),
-            // The rest is still sent, but threads that sleep in a receive wake up.
+            // The remaining data is still sent, but threads that sleep in a receive wake up.
             true => drop(raw::finish_receiving(index)),
         }
         return Ok(());
     }
     if finishes {
-        // A peer that has gone needs no word; one of the base protocol understands none.
+        // An error does not matter: the peer has gone, or its base protocol has no such message.
         let _ = raw::finish(index);
     }
-    // The bypass of Scheduled Transfers shares the endpoint, and receives on.
+    // The bypass of Scheduled Transfers shares the endpoint and continues to receive.
     if phase == Phase::Connected && how != SHUT_WR && !socket.has_link() {
-        // Other threads may sleep in a receive. The error is of no interest: if the peer has gone,
+        // Other threads may sleep in a receive. An error does not matter: if the peer has gone,
         // their receives end anyway.
         let _ = raw::finish_receiving(index);
     }
     Ok(())
 }
 
-/// `socketpair`: both ends of a connection within the node.
+/// `socketpair`. Returns both ends of a connection within the node.
 ///
 /// # Errors
 /// `EAFNOSUPPORT`, `EOPNOTSUPP`; those of `socket`, `listen` and `connect`.
@@ -465,8 +465,8 @@ pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
     }
 }
 
-/// Connects an endpoint to a listener that nobody else knows of, but anybody may find: a stranger
-/// who connects first is turned away.
+/// Connects an endpoint to a listener that only this call uses. Other programs can find its port,
+/// so a connection of theirs that arrives first is closed.
 fn pair_by(listener: usize) -> Result<[usize; 2]> {
     let port = raw::bind(listener, 0)?;
     raw::listen(listener, STRANGERS)?;
@@ -497,9 +497,9 @@ fn pair_by(listener: usize) -> Result<[usize; 2]> {
     }
 }
 
-/// Connects `first` to a listener of the same caller, and accepts that connection. Everybody may
-/// connect to the listener's port: while the requests of others fill its backlog, the own one is
-/// refused, and would never come to an accept that waits for it.
+/// Connects `first` to a listener of the same caller, and accepts that connection. Any program may
+/// connect to the listener's port. While such requests fill its backlog, our own request is
+/// refused, and an accept that waited for it would never return.
 fn connect_own(listener: usize, first: usize, to: PortId) -> Result<usize> {
     raw::set_nonblocking(first, true)?;
     loop {

@@ -1,4 +1,4 @@
-//! Closing: the end of a socket's descriptor.
+//! Closes the descriptors of sockets.
 
 use alloc::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::transfer::Waiting;
 use crate::transfers::Transfers;
 use crate::{lingering, messages};
 
-/// Forgets a descriptor that is about to be closed; whether it was a socket's.
+/// Removes a descriptor that is about to be closed. Returns whether it was a socket's.
 pub fn close(index: usize) -> bool {
     match socket::take(index) {
         Taken::Nothing => return false,
@@ -21,14 +21,14 @@ pub fn close(index: usize) -> bool {
     true
 }
 
-/// The last descriptor of a socket means something else from now on: the calls that other threads
-/// are in end.
+/// Releases a socket whose last descriptor is about to be closed or replaced. Calls in which other
+/// threads use the socket end.
 pub fn let_go(socket: &Arc<Socket>) {
     let is_in_use = Arc::strong_count(socket) > 1;
     let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
-    // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it is
-    // detached. The peer is to hear of it now.
+    // An attached channel maps memory of the peer, and SCIF's connection ends only when the
+    // channel is detached. The peer has to learn of the end now.
     let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
     let established = socket.transfers.as_ref().and_then(established);
     let link = established.and_then(|established| established.link);
@@ -43,28 +43,28 @@ pub fn let_go(socket: &Arc<Socket>) {
     if is_connected && link.is_none() && socket.transfers.is_some() {
         end_messages(socket);
     }
-    // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
-    // nothing.
+    // Threads in calls, and the bypass, keep the file open, so closing the descriptor would not
+    // end the endpoint.
     let is_set_up = is_connected || socket.is_establishing();
     let is_kept = is_set_up && is_in_use || link.is_some();
     if phase == Phase::Listening || is_kept {
         match lingering::is_under_way(socket) {
             false => socket.end_endpoint(),
             // The rest is still sent, but threads that sleep in a receive wake up. If the peer has
-            // gone they do so anyway.
+            // gone, they wake up anyway.
             true => drop(raw::finish_receiving(socket.number())),
         }
     }
 }
 
-/// Counts this process less among those that have a socket; whether it was the last one, which ends
-/// what is behind it.
+/// Removes this process from a socket's owners. Returns whether it was the last one, which then
+/// ends the connection.
 fn leave(socket: &Arc<Socket>) -> bool {
     if !socket.owners.is_shared() {
         return socket.owners.leave();
     }
-    // It goes on in another process: this one sends what it has not sent yet, by the driver, and
-    // its calls on the rings end, which must not be in the middle of that.
+    // The socket stays open in another process. This process sends its unsent bytes through the
+    // driver, and gives up its use of the rings, which must not be in the middle of those bytes.
     table::forget(socket.number());
     lingering::leave(socket)
 }
@@ -79,7 +79,7 @@ fn end_messages(socket: &Arc<Socket>) {
     lingering::send_rest(socket);
 }
 
-/// The end of the process: sockets of messages end as `close` would have them.
+/// Closes all sockets at the end of the process: those of messages end as if by `close`.
 pub fn close_all() {
     for index in 0..socket::numbers() {
         let Taken::Last(socket) = socket::take(index) else {

@@ -1,22 +1,22 @@
-//! The words by which processes that share a socket know of each other: how many they are, and
+//! Shared words through which processes that share a socket coordinate: how many there are, and
 //! which of them is in the middle of a message.
 //!
-//! A word that counts is used for one socket after another. It counts how often it was taken as
-//! well, so that a process which left for a moment, and found nobody left when it came back, does
-//! not count itself for the socket that has the word now.
+//! A [`Count`] is used for one socket after another. It also counts how often it was taken. A
+//! process may leave for a moment and come back after the others have left; it must then not count
+//! itself for the socket that has the word now.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Bits that hold the number of processes; those above hold how often the word was taken.
+/// Bits that hold the number of processes; the bits above hold how often the word was taken.
 const BITS: u32 = 20;
 const PROCESSES: u32 = (1 << BITS) - 1;
 
-/// Processes that have a socket; none: the word is free.
+/// The number of processes that have a socket; 0 if the word is free.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Count(AtomicU32);
 
-/// Which use of a word it was.
+/// Identifies one use of a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Turn(u32);
 
@@ -26,7 +26,7 @@ impl Count {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
     }
 
-    /// Takes it for one process; `false`: it is not free.
+    /// Takes the word for one process; `false` if it is not free.
     pub fn take(&self) -> bool {
         let first = |word: u32| {
             let turn = (word >> BITS).wrapping_add(1);
@@ -35,32 +35,32 @@ impl Count {
         self.update(first).is_ok()
     }
 
-    /// Counts a process more; `false`: there are as many as can be counted.
+    /// Counts one process more; `false` if the count is at its maximum.
     pub fn add(&self) -> bool {
         let more = |word: u32| (word & PROCESSES < PROCESSES).then(|| word + 1);
         self.update(more).is_ok()
     }
 
-    /// Whether it counts more than one process.
+    /// Whether more than one process is counted.
     pub fn is_shared(&self) -> bool {
         self.0.load(Ordering::Acquire) & PROCESSES > 1
     }
 
-    /// Counts a process less; whether it was the last one, so that the word is free.
+    /// Counts one process less. Returns whether it was the last one, so that the word is free.
     pub fn leave(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) & PROCESSES == 1
     }
 
-    /// Counts a process less unless it is the only one. It may [come back](Self::come_back) in the
-    /// turn that is returned.
+    /// Counts one process less unless it is the only one. It may [come back](Self::come_back) in
+    /// the returned turn.
     pub fn leave_to_others(&self) -> Option<Turn> {
         let less = |word: u32| (word & PROCESSES > 1).then(|| word - 1);
         let before = self.update(less).ok()?;
         Some(Turn(before >> BITS))
     }
 
-    /// Counts a process again that [left](Self::leave_to_others); `false`: the others have left
-    /// since, and the last one has ended what they had.
+    /// Counts a process that [left](Self::leave_to_others) again; `false` if the others have left
+    /// since, and the last one has ended the socket.
     pub fn come_back(&self, turn: Turn) -> bool {
         let again = |word: u32| {
             let (is_it, others) = (word >> BITS == turn.0, word & PROCESSES);
@@ -70,29 +70,29 @@ impl Count {
     }
 }
 
-/// Nobody sends.
+/// No process sends.
 const NOBODY: u32 = 0;
-/// The one that sent has become another program, in the middle of a message.
+/// The process that sent has become another program in the middle of a message.
 const GONE: u32 = u32::MAX;
 
-/// The process that has sent a part of a message: the others wait until it has sent the rest.
+/// The process that has sent part of a message. Others wait until it has sent the rest.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Sender(AtomicU32);
 
-/// The process that sends, for one that wants to.
+/// The current sender, as a process that wants to send finds it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Holder {
-    /// The one that asks.
+    /// The process that asks.
     Own,
-    /// This one, which is in the middle of a message.
+    /// This process, which is in the middle of a message.
     Other(u32),
-    /// One that has gone in the middle of a message.
+    /// A process that has gone in the middle of a message.
     Gone,
 }
 
 impl Sender {
-    /// Makes a process the one that sends, unless another one is.
+    /// Makes a process the sender, unless there is another one.
     pub fn begin(&self, process: u32) -> Holder {
         match self.replace(NOBODY, process) {
             Ok(_) => Holder::Own,
@@ -102,25 +102,25 @@ impl Sender {
         }
     }
 
-    /// Whether another process than this sends.
+    /// Whether a process other than this one sends.
     pub fn is_another(&self, process: u32) -> bool {
         ![NOBODY, GONE, process].contains(&self.0.load(Ordering::Acquire))
     }
 
-    /// The message is sent; for the process that sends.
+    /// Ends the message; only for the process that sends.
     pub fn end(&self) {
         self.0.store(NOBODY, Ordering::Release);
     }
 
-    /// The process may not come back to the message that it has begun, if it has.
+    /// Marks the message of a process as possibly broken off, if it has begun one.
     pub fn break_off(&self, process: u32) {
-        // It is another process's otherwise.
+        // On failure it has begun none.
         let _ = self.replace(process, GONE);
     }
 
-    /// The process has come back.
+    /// Undoes [`break_off`](Self::break_off) when the process has come back.
     pub fn resume(&self, process: u32) {
-        // It had begun none otherwise.
+        // On failure it had begun no message.
         let _ = self.replace(GONE, process);
     }
 
@@ -188,7 +188,7 @@ mod tests {
         let turn = count.leave_to_others().unwrap();
         assert!(count.leave());
         assert!(!count.come_back(turn));
-        // Another socket's.
+        // Another socket takes the word.
         assert!(count.take());
         assert!(!count.come_back(turn));
         assert!(count.leave(), "it has one process");

@@ -48,8 +48,8 @@ struct Info {
     next: *mut Info,
 }
 
-/// A result of `getaddrinfo`: the structure and what it points to. The structure is first, so
-/// that its address is the one of the whole.
+/// A result of `getaddrinfo`: the structure and what it points to. The structure is the first
+/// field, so that its address is also that of the whole.
 #[repr(C)]
 struct Found {
     info: Info,
@@ -57,13 +57,13 @@ struct Found {
     name: Option<CString>,
 }
 
-/// The name of an address, for C.
+/// Returns the name of an address as a C string.
 fn name_of(host: u32) -> Option<CString> {
     CString::new(names::name_of(host)?).ok()
 }
 
-/// `getaddrinfo`'s result, or its error. Without hints every kind of socket is meant, and there is
-/// one kind.
+/// Computes `getaddrinfo`'s result or its error. Only stream sockets have names and services, so a
+/// kind of 0 in the hints means those.
 fn look_up(name: Option<&str>, service: Option<&str>, hints: &[c_int; 4]) -> Result<Found, c_int> {
     let [flags, family, kind, protocol] = *hints;
     if flags & !AI_ALL != 0 || flags & AI_CANONNAME != 0 && name.is_none() {
@@ -129,7 +129,7 @@ unsafe extern "C" fn getaddrinfo(
         let text = |place: *const c_char| (!place.is_null()).then(|| text_of(place));
         (text(name), text(service), hints.as_ref())
     };
-    // A name that is not UTF-8 names nothing.
+    // A name that is not UTF-8 does not exist.
     let (Some(name), Some(service)) = (
         name.map_or(Some(None), |name| name.map(Some)),
         service.map_or(Some(None), |service| service.map(Some)),
@@ -162,7 +162,8 @@ unsafe extern "C" fn getaddrinfo(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn freeaddrinfo(info: *mut Info) {
     if !info.is_null() {
-        // SAFETY: what `getaddrinfo` gave, which the caller gives back; there is never a next one.
+        // SAFETY: the result of `getaddrinfo`, which the caller gives back; there is never a next
+        // one.
         drop(unsafe { Box::from_raw(info.cast::<Found>()) });
     }
 }
@@ -182,10 +183,10 @@ extern "C" fn gai_strerror(error: c_int) -> *const c_char {
     text.as_ptr()
 }
 
-/// Stores a text with its zero byte, if it is wanted.
+/// Stores a text with its zero byte, unless `place` is null or `size` is 0.
 ///
 /// # Safety
-/// C's contract: the place, unless null, has room for `size` bytes.
+/// C's contract: `place`, unless null, has room for `size` bytes.
 unsafe fn store_text(text: &CStr, place: *mut c_char, size: u32) -> Result<(), c_int> {
     let bytes = text.to_bytes_with_nul();
     if place.is_null() || size == 0 {
@@ -267,14 +268,14 @@ struct Service {
     protocol: *const c_char,
 }
 
-/// A structure of C's, and the text and the list that it leads to.
+/// A structure of C's, with the text and the list that its pointers lead to.
 type Whole<T> = (T, Vec<u8>, [*mut c_char; 2]);
 
-/// The results of functions that return no memory of the caller's; the next call overwrites them.
+/// The result of functions that store it in static memory; the next call overwrites it.
 struct Answer<T>(Mutex<Option<Box<Whole<T>>>>);
 
-// SAFETY: the pointers lead to what is in the box itself, or to constants; what is done with them
-// afterwards is C's rule to keep: no other thread calls the function meanwhile.
+// SAFETY: the pointers lead to what is in the box itself, or to constants; C's rules govern later
+// accesses: no other thread calls the function meanwhile.
 unsafe impl<T> Sync for Answer<T> {}
 
 /// The error of the last look-up, `h_errno`.
@@ -295,7 +296,7 @@ extern "C" fn hstrerror(error: c_int) -> *const c_char {
     text.as_ptr()
 }
 
-/// Gives C a `struct hostent`.
+/// Stores the answer as a `struct hostent`.
 fn answer_host(name: &[u8], host: u32) -> *mut Host {
     static HOST: Answer<Host> = Answer(Mutex::new(None));
     let mut text: Vec<u8> = host.to_be_bytes().to_vec();
@@ -314,7 +315,7 @@ fn answer_host(name: &[u8], host: u32) -> *mut Host {
     list[0] = text.as_mut_ptr().cast();
     structure.name = text.as_mut_ptr().wrapping_add(4).cast();
     structure.addresses = list.as_mut_ptr();
-    // The list ends at once.
+    // The list of aliases is empty.
     structure.aliases = (&raw mut list[1]).cast();
     structure
 }
@@ -347,7 +348,7 @@ unsafe extern "C" fn gethostbyaddr(host: *const c_void, length: u32, family: c_i
     }
 }
 
-/// Gives C a `struct servent`.
+/// Stores the answer as a `struct servent`; null if there is none.
 ///
 /// # Safety
 /// `protocol` is null or a string.
@@ -382,7 +383,7 @@ struct Protocol {
     number: c_int,
 }
 
-/// Gives C a `struct protoent`.
+/// Stores the answer as a `struct protoent`; null if there is none.
 fn answer_protocol(is_it: impl Fn(&CStr, c_int) -> bool) -> *const Protocol {
     const PROTOCOLS: [(&CStr, c_int); 2] = [(c"ip", 0), (c"tcp", IPPROTO_TCP)];
     static PROTOCOL: Answer<Protocol> = Answer(Mutex::new(None));

@@ -1,11 +1,11 @@
-//! The translation of SCIF's errors into those of sockets.
+//! Translates SCIF's errors into those of sockets.
 
 use core::time::Duration;
 
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
-/// Error numbers, which are Linux's. Here, because what this module decides is tested on machines
-/// without the system.
+/// Error numbers, which are Linux's. They are repeated here because this module is also tested on
+/// machines without the system.
 pub mod number {
     #![expect(missing_docs, reason = "the names of errno.h")]
     pub const EINTR: i32 = 4;
@@ -29,7 +29,7 @@ pub mod number {
 }
 use number::*;
 
-/// An error of `scif_bind`; `was_bound`: the socket had a port before.
+/// Translates an error of `scif_bind`; `was_bound`: the socket already had a port.
 pub fn bind(error: i32, was_bound: bool) -> i32 {
     match error {
         EINVAL | EISCONN if was_bound => EINVAL,
@@ -39,25 +39,25 @@ pub fn bind(error: i32, was_bound: bool) -> i32 {
     }
 }
 
-/// After this time without an answer the driver gives a request up; a second less, as its clock is
-/// read at another moment.
+/// The driver gives up a request that has had no answer for [`ANSWER_TIMEOUT_NS`]. One second
+/// less, as the driver reads its clock at another moment.
 const NO_ANSWER: Duration = Duration::from_nanos(ANSWER_TIMEOUT_NS - 1_000_000_000);
 
-/// An error of `scif_connect` that came `waited` after the call. `ENODEV` means two things: before
-/// [`NO_ANSWER`] that the node is not there, from then on that nobody answered. Whether the node is
-/// there *now* says nothing, as it may have come meanwhile.
+/// Translates an error of `scif_connect` that came `waited` after the call. `ENODEV` has two
+/// meanings: before [`NO_ANSWER`] the node is absent, from then on the request has had no answer.
+/// Whether the node is present *now* proves nothing, as it may have come up meanwhile.
 pub fn connect(error: i32, waited: Duration) -> i32 {
     match error {
         ENODEV if waited >= NO_ANSWER => ETIMEDOUT,
         ENODEV => EHOSTUNREACH,
         ENOSPC => EADDRNOTAVAIL,
-        // A connection that has ended: its endpoint cannot be used again.
+        // The connection has ended, and its endpoint cannot be used again.
         EINVAL => EISCONN,
         other => other,
     }
 }
 
-/// An error of `scif_accept`.
+/// Translates an error of `scif_accept`.
 pub fn accept(error: i32) -> i32 {
     match error {
         ENODEV => ECONNABORTED,
@@ -65,7 +65,8 @@ pub fn accept(error: i32) -> i32 {
     }
 }
 
-/// An error of `scif_send`; `is_lost`: the peer's node is, and so may be what was sent.
+/// Translates an error of `scif_send`; `is_lost`: the peer's node is lost, and sent data may be,
+/// too.
 pub fn send(error: i32, is_lost: bool) -> i32 {
     match error {
         ECONNRESET if !is_lost => EPIPE,
@@ -74,11 +75,11 @@ pub fn send(error: i32, is_lost: bool) -> i32 {
     }
 }
 
-/// An error of `scif_recv` as the number of bytes or another error; `is_lost`: the peer's node is,
-/// and so may be what it has sent.
+/// Translates an error of `scif_recv` into the number of bytes or another error; `is_lost`: the
+/// peer's node is lost, and data that it has sent may be, too.
 ///
 /// # Errors
-/// What remains an error.
+/// The errors that are not the end of the stream.
 pub fn receive(error: i32, is_lost: bool) -> Result<usize, i32> {
     match error {
         ECONNRESET if !is_lost => Ok(0),
@@ -104,7 +105,7 @@ mod tests {
     fn nodes_that_do_not_answer_are_told_from_those_that_are_not_there() {
         let at_once = Duration::ZERO;
         assert_eq!(connect(ENODEV, at_once), EHOSTUNREACH);
-        // It was lost while the call waited.
+        // The node was lost while the call waited.
         assert_eq!(connect(ENODEV, Duration::from_secs(5)), EHOSTUNREACH);
         assert_eq!(connect(ENODEV, Duration::from_secs(30)), ETIMEDOUT);
         assert_eq!(connect(ECONNREFUSED, at_once), ECONNREFUSED);

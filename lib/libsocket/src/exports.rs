@@ -37,7 +37,7 @@ fn count(result: Result<usize>) -> isize {
     result.map_or_else(errno::fail, |count| count as isize)
 }
 
-/// The family and address of a `struct sockaddr` of C's.
+/// Reads the family and the address from C's `struct sockaddr`.
 ///
 /// # Safety
 /// C's contract.
@@ -53,10 +53,10 @@ unsafe fn address_at(place: *const c_void, length: Length) -> Result<(u16, Addre
     Ok(Address::from_bytes(&bytes))
 }
 
-/// Stores bytes where C wants them, as many as there is room for, and how many there are.
+/// Stores as many of the bytes at `place` as fit, and their full number at `length`.
 ///
 /// # Safety
-/// C's contract: `length` says how much room there is; both may be null.
+/// C's contract: `length` holds the size of the space at `place`; both may be null.
 unsafe fn store(place: *mut c_void, length: *mut Length, bytes: &[u8]) -> Result<()> {
     if place.is_null() {
         return Ok(());
@@ -148,10 +148,10 @@ unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Leng
     done(connected)
 }
 
-/// Stores an address of a socket, that of the family alone for an end of `socketpair`.
+/// Stores an address of a socket. For an end of `socketpair`, stores only the family.
 ///
 /// # Safety
-/// As that of [`store`].
+/// That of [`store`].
 unsafe fn name(
     number: c_int,
     address: Address,
@@ -191,7 +191,7 @@ extern "C" fn shutdown(number: c_int, how: c_int) -> c_int {
     done(ended)
 }
 
-/// C's memory as the one part of a transfer.
+/// Describes C's memory as the only part of a transfer.
 fn whole(start: *const c_void, length: usize) -> [Part; 1] {
     let start = start.cast_mut();
     [Part { start, length }]
@@ -219,7 +219,7 @@ extern "C" fn send(number: c_int, data: *const c_void, length: usize, flags: c_i
     send_parts(number, Ok(&whole(data, length)), flags)
 }
 
-/// The address is not looked at, as the socket is connected or the call fails.
+/// Ignores the address: the socket is connected, or the call fails.
 #[unsafe(no_mangle)]
 extern "C" fn sendto(
     number: c_int,
@@ -238,7 +238,7 @@ unsafe extern "C" fn sendmsg(number: c_int, message: *const Message, flags: c_in
     let Some(message) = (unsafe { message.as_ref() }) else {
         return errno::fail(EFAULT);
     };
-    // No descriptor can be sent along.
+    // Descriptors cannot be sent.
     if message.control_length > 0 {
         return errno::fail(EOPNOTSUPP);
     }
@@ -253,7 +253,7 @@ extern "C" fn recv(number: c_int, buffer: *mut c_void, length: usize, flags: c_i
     count(received.map(|received| received.count))
 }
 
-/// Data of a stream has no sender's address: its length is 0 afterwards, as Linux has it.
+/// A stream's data has no sender address: the address length becomes 0, as on Linux.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recvfrom(
     number: c_int,

@@ -17,7 +17,7 @@ use crate::sharing::{self, Outcome};
 use crate::socket::{self, Socket};
 use crate::{Result, closing, greetings, lingering, messages, readiness, transfer};
 
-/// A result as the C library takes it: the value, or a negated error number.
+/// Converts a result for the C library: the value, or a negated error number.
 fn give(result: Result<usize>) -> isize {
     match result {
         Ok(value) => value as isize,
@@ -25,7 +25,7 @@ fn give(result: Result<usize>) -> isize {
     }
 }
 
-/// Checks that the parts are not too long.
+/// Checks that the parts' total length fits into an `isize`.
 fn check(parts: &[Part]) -> Result<()> {
     let mut bytes = parts.iter().map(|part| part.length);
     let total = bytes.try_fold(0_usize, usize::checked_add);
@@ -33,7 +33,7 @@ fn check(parts: &[Part]) -> Result<()> {
     is_count.then_some(()).ok_or(EINVAL)
 }
 
-/// Moves the parts one after the other, until one is moved in part.
+/// Runs `action` on the parts one after the other, until it moves a part incompletely.
 fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>) -> Result<usize> {
     check(parts)?;
     let mut moved = 0;
@@ -61,11 +61,11 @@ fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>
     Ok(moved)
 }
 
-/// Sends parts, small ones together: what other threads send does not come between them, and many
-/// cost no more than one.
+/// Sends parts, and small parts together: data of other threads does not come between them, and
+/// many small parts cost no more than one.
 ///
 /// # Errors
-/// Those of [`transfer::send`]; `EINVAL` too many bytes.
+/// Those of [`transfer::send`]; `EINVAL` for too many bytes.
 pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
     if socket.transfers.is_some() {
         return messages::send(index, socket, parts, flags);
@@ -83,16 +83,16 @@ pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Resu
     unsafe { write_groups(parts, send) }.map_err(|error| error.errno)
 }
 
-/// Receives into parts; waits at most for the first byte, unless `MSG_WAITALL` is set.
+/// Receives into parts. Waits at most for the first byte, unless `MSG_WAITALL` is set.
 ///
 /// # Errors
-/// Those of [`transfer::receive`]; `EINVAL` too many bytes.
+/// Those of [`transfer::receive`]; `EINVAL` for too many bytes.
 pub fn receive(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<Received> {
     use transfer::flag::{DONTWAIT, PEEK, WAITALL};
     if socket.transfers.is_some() {
         return messages::receive(index, socket, parts, flags);
     }
-    // Bytes behind the first part cannot be peeked at.
+    // Bytes after those for the first part cannot be peeked at.
     let parts = &parts[..if flags & PEEK != 0 {
         parts.len().min(1)
     } else {
@@ -126,7 +126,7 @@ unsafe extern "C" fn skiff_socket_write(number: c_int, parts: *const Part, count
     }))
 }
 
-/// `poll`: what a socket is ready for, or a negated error number.
+/// `poll`. Returns the events that a socket is ready for, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
     let look = |(index, socket): (_, alloc::sync::Arc<Socket>)| {
@@ -137,8 +137,8 @@ extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
         .unwrap_or_else(|error| -error)
 }
 
-/// `poll`: where the next bytes at a stream socket, or connection requests, will show. A look
-/// behind this call finds those that came before it.
+/// `poll`. Returns where the arrival of bytes at a stream socket, or of connection requests, will
+/// be visible. A check after this call finds those that arrived before it.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_sign(number: c_int) -> Sign {
     match socket::find(number) {
@@ -147,18 +147,18 @@ extern "C" fn skiff_socket_sign(number: c_int) -> Sign {
     }
 }
 
-/// `poll`: stores descriptors that are to be watched for reading beside a socket's own, at most
-/// `most`; how many.
+/// `poll`. Stores the descriptors that have to be watched for reading besides the socket's own, at
+/// most `most`, and returns their number.
 ///
 /// # Safety
-/// C's contract: there are `most` places.
+/// C's contract: `places` has room for `most` numbers.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize {
     // SAFETY: the caller's promise.
     let places = unsafe { core::slice::from_raw_parts_mut(places, most) };
     let watched = socket::find(number).map_or(Vec::new(), |(_, socket)| {
         let mut watched = greetings::descriptors(&socket);
-        // A program without a free descriptor has none for its event queue either.
+        // Without a free descriptor, the program has none for its event queue either.
         watched.extend(socket.settled().ok().flatten());
         watched
     });
@@ -168,7 +168,7 @@ unsafe extern "C" fn skiff_socket_watched(number: c_int, places: *mut c_int, mos
         .count()
 }
 
-/// `ioctl` with `FIONREAD`: the bytes that can be received, or a negated error number.
+/// `ioctl` with `FIONREAD`. Returns the bytes that can be received, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_pending(number: c_int) -> c_int {
     let pending =
@@ -176,14 +176,14 @@ extern "C" fn skiff_socket_pending(number: c_int) -> c_int {
     give(pending) as c_int
 }
 
-/// Whether a descriptor is a stream socket: all that moves its data are calls of this library, of
-/// which the C library is told.
+/// Whether a descriptor is a stream socket. All calls that move its data are in this library, and
+/// the C library is informed of them.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_is_stream(number: c_int) -> bool {
     socket::find(number).is_ok_and(|(_, socket)| socket.transfers.is_none())
 }
 
-/// `fcntl` has set the flags of the file.
+/// Called when `fcntl` has set the flags of the file.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_flags(number: c_int, flags: usize) {
     if let Ok((_, socket)) = socket::find(number) {
@@ -191,7 +191,7 @@ extern "C" fn skiff_socket_flags(number: c_int, flags: usize) {
     }
 }
 
-/// `dup` and its kin: the two descriptors are one socket; whether they are.
+/// `dup` and its kin. Makes `copy` a descriptor of the same socket; `false` if it fails.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool {
     let (Ok((_, socket)), Ok(index)) = (socket::find(number), usize::try_from(copy)) else {
@@ -204,13 +204,13 @@ extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool {
     true
 }
 
-/// `fork`, before memory is copied; 0 or an error number.
+/// `fork`, before memory is copied. Returns 0 or an error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_before_fork() -> c_int {
     sharing::before_fork().err().unwrap_or(0)
 }
 
-/// `fork`, afterwards, in both processes: its result.
+/// `fork`, afterwards, in both processes; `result` is that of the fork.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_after_fork(result: c_int) {
     let outcome = match result {
@@ -222,13 +222,13 @@ extern "C" fn skiff_socket_after_fork(result: c_int) {
     unsafe { sharing::after_fork(outcome) };
 }
 
-/// Runs a function of the C library's that turns the process into another program, or returns.
+/// Runs a function of the C library that replaces the process's program, or returns on failure.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn skiff_socket_exec(
     replace: unsafe extern "C" fn(*mut c_void),
     argument: *mut c_void,
 ) {
-    // Its threads end with the program.
+    // The threads that send unsent bytes end with the program.
     lingering::finish();
     let left = sharing::before_exec();
     // SAFETY: the caller's promise.
@@ -236,13 +236,13 @@ unsafe extern "C" fn skiff_socket_exec(
     sharing::exec_failed(left);
 }
 
-/// The process is about to end.
+/// Called when the process is about to end.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_exit() {
     closing::close_all();
 }
 
-/// `close` and its kin, before the descriptor is closed; whether it was a socket's.
+/// `close` and its kin, before the descriptor is closed. Returns whether it was a socket's.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_forget(number: c_int) -> bool {
     usize::try_from(number).is_ok_and(closing::close)

@@ -1,5 +1,5 @@
-//! A connection of Scheduled Transfers that is being set up: its peer has not said yet what it
-//! wants.
+//! Set-up of an accepted connection of Scheduled Transfers (`docs/st.md`): it lasts until the
+//! peer's request has come.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -16,38 +16,39 @@ use syscall::error::{EINVAL, EPROTO};
 use crate::Result;
 use crate::transfers::{Established, Transfers};
 
-/// How long a peer may take for its request.
+/// How long a peer may take to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// A connection that is being set up.
 pub struct Greeting {
-    /// The descriptor that the program gets in the end.
+    /// The descriptor that the program gets when the set-up is complete.
     file: Fd,
     peer: PortId,
     stage: Stage,
 }
 
 enum Stage {
-    /// With the bypass: the library of transfers has it.
+    /// With the bypass: `st` does the set-up.
     Bypass(Box<Handshake>),
-    /// Without: the request so far, and when it must be there.
+    /// Without the bypass: the request so far, its length, and the time by which it must be
+    /// complete.
     Request([u8; RECORD_BYTES], usize, Instant),
-    /// It has failed.
+    /// The set-up has failed with this error.
     Failed(i32),
 }
 
-/// A connection that is set up.
+/// A connection whose set-up is complete.
 pub struct Accepted {
     /// Its descriptor.
     pub file: Fd,
     /// The other end.
     pub peer: PortId,
-    /// The parameters of both ends.
+    /// The parameters that both ends have agreed on.
     pub established: Established,
 }
 
 impl Greeting {
-    /// Begins with a connection that was accepted, with the options of its listener.
+    /// Begins the set-up of an accepted connection, with the options of its listener.
     pub fn begin(file: Fd, peer: PortId, listener: &Transfers) -> Self {
         let deadline = Instant::now() + REQUEST_TIME;
         let stage = match listener.begin_answer(file.raw()) {
@@ -58,17 +59,18 @@ impl Greeting {
         Self { file, peer, stage }
     }
 
-    /// Ends it, as a peer's fault.
+    /// Fails the set-up with `EPROTO`, as after a fault of the peer.
     pub fn fail(&mut self) {
         self.stage = Stage::Failed(EPROTO);
     }
 
-    /// The descriptor, which is readable when more has come.
+    /// The descriptor, which is readable when more bytes have come.
     pub fn descriptor(&self) -> usize {
         self.file.raw()
     }
 
-    /// Takes what has come; whether it is all. An error stays one.
+    /// Takes the bytes that have come; `true` when the request is complete. Once the set-up has
+    /// failed, every call returns its error.
     pub fn advance(&mut self) -> Result<bool> {
         match &mut self.stage {
             Stage::Bypass(handshake) => handshake.advance().map_err(error_of),
@@ -87,10 +89,10 @@ impl Greeting {
         }
     }
 
-    /// The connection, when all has come.
+    /// Completes the set-up after [`advance`](Self::advance) has returned `true`.
     ///
     /// # Errors
-    /// `EPROTO`; `EINVAL`: bad own options.
+    /// `EPROTO`; `EINVAL` if our own options are bad.
     pub fn finish(self, listener: &Transfers) -> Result<Accepted> {
         let established = match self.stage {
             Stage::Bypass(handshake) => handshake.finish().map(Established::with),

@@ -1,5 +1,5 @@
-//! The queue of a listener of Scheduled Transfers: connections that are being set up. A peer that
-//! says nothing delays no other.
+//! The queue of a listener of Scheduled Transfers (`docs/st.md`): connections that are being set
+//! up. A peer that sends nothing does not delay the others.
 
 use alloc::vec::Vec;
 use libredox::Fd;
@@ -10,8 +10,8 @@ use crate::greeting::{Accepted, Greeting};
 use crate::socket::Socket;
 use crate::{Result, address, errors, node};
 
-/// Accepts what waits at a listener. At most its backlog of peers may be silent: then the oldest
-/// fails.
+/// Accepts all requests that wait at a listener. As many peers as its backlog may be silent;
+/// beyond that, the set-ups of the oldest fail.
 fn take_requests(number: usize, listener: &Socket, greetings: &mut Vec<Greeting>) -> Result<()> {
     let Some(transfers) = &listener.transfers else {
         return Ok(());
@@ -24,7 +24,7 @@ fn take_requests(number: usize, listener: &Socket, greetings: &mut Vec<Greeting>
             Err(error) => return Err(errors::accept(error)),
         };
         let file = Fd::new(new);
-        // SCIF listens for all nodes; a socket bound to the loopback address does not.
+        // SCIF accepts from all nodes; a socket bound to the loopback address must not.
         let is_local_only = state.bound.is_some_and(address::is_loopback);
         if !is_local_only || peer.node() == node::own() {
             greetings.push(Greeting::begin(file, peer, &transfers.lock()));
@@ -41,10 +41,10 @@ fn take_requests(number: usize, listener: &Socket, greetings: &mut Vec<Greeting>
     Ok(())
 }
 
-/// The next connection that is set up, or that has failed to be. Never waits for a peer.
+/// Returns the next connection whose set-up is complete or has failed. Never waits for a peer.
 ///
 /// # Errors
-/// `EAGAIN`: there is none. `EPROTO`, `EINVAL`: one has failed; those of accepting.
+/// `EAGAIN` if there is none; `EPROTO` or `EINVAL` if one has failed; those of accepting.
 pub fn next(number: usize, listener: &Socket) -> Result<Accepted> {
     let mut greetings = listener.greetings.lock();
     let taken = take_requests(number, listener, &mut greetings);
@@ -69,7 +69,7 @@ pub fn next(number: usize, listener: &Socket) -> Result<Accepted> {
     taken.and(Err(EAGAIN))
 }
 
-/// Whether [`next`] would find something, an error among it.
+/// Whether [`next`] would return a connection or an error other than `EAGAIN`.
 pub fn is_ready(number: usize, listener: &Socket) -> bool {
     let mut greetings = listener.greetings.lock();
     let taken = take_requests(number, listener, &mut greetings);
@@ -77,7 +77,7 @@ pub fn is_ready(number: usize, listener: &Socket) -> bool {
     taken.is_err() || states.any(|state| state != Ok(false))
 }
 
-/// The descriptors of those connections that a listener is setting up.
+/// Returns the descriptors of the connections that a listener is setting up.
 pub fn descriptors(listener: &Socket) -> Vec<usize> {
     let greetings = listener.greetings.lock();
     greetings.iter().map(Greeting::descriptor).collect()

@@ -1,10 +1,10 @@
-//! The text of `/etc/hosts`: names that an administrator has given to addresses. A line is an
-//! address and its names, the first of which is the usual one; `#` begins a comment. Only IPv4
-//! addresses are of use here, and other lines count as comments.
+//! Parses the text of `/etc/hosts`: the names that an administrator has given to addresses. A line
+//! is an address and its names, the usual name first; `#` begins a comment. Lines without an IPv4
+//! address are skipped.
 
 use crate::address;
 
-/// Address and names of each line.
+/// Yields the address and the names of each line.
 fn lines(text: &str) -> impl Iterator<Item = (u32, impl Iterator<Item = &str>)> {
     text.lines().filter_map(|line| {
         let line = line.split_once('#').map_or(line, |(line, _)| line);
@@ -13,7 +13,7 @@ fn lines(text: &str) -> impl Iterator<Item = (u32, impl Iterator<Item = &str>)> 
     })
 }
 
-/// The address of a name, whose case does not matter.
+/// Finds the address of a name; upper and lower case are the same.
 pub fn address_of(text: &str, name: &str) -> Option<u32> {
     let mut lines = lines(text);
     lines.find_map(|(host, mut names)| {
@@ -23,7 +23,7 @@ pub fn address_of(text: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// The usual name of an address.
+/// Finds the usual name of an address.
 pub fn name_of(text: &str, host: u32) -> Option<&str> {
     let mut lines = lines(text).filter(|(of, _)| *of == host);
     lines.find_map(|(_, mut names)| names.next())

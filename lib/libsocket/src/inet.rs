@@ -11,19 +11,19 @@ use syscall::error::{EAFNOSUPPORT, EINVAL, ENOSPC};
 
 use crate::address::{self, AF_INET, TEXT_BYTES};
 
-/// The family of addresses that are only written as text and read from it.
+/// The family of IPv6 addresses, which are only converted from and to text.
 const AF_INET6: c_int = 10;
 
 /// A C string as text; `None` when it is not UTF-8.
 ///
 /// # Safety
-/// `text` is a string that stays as long as the result.
+/// `text` is a string that lives as long as the result.
 pub unsafe fn text_of<'a>(text: *const c_char) -> Option<&'a str> {
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 
-/// `inet_addr`: all ones for what is none.
+/// `inet_addr`. Returns all ones for text that is no address.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn inet_addr(text: *const c_char) -> u32 {
     // SAFETY: the caller's string.
@@ -49,7 +49,7 @@ unsafe extern "C" fn inet_aton(text: *const c_char, place: *mut u32) -> c_int {
 /// Text that a function returns; the next call overwrites it.
 struct Text(UnsafeCell<[u8; TEXT_BYTES]>);
 
-// SAFETY: only written, under a lock; who reads it has C's rules to keep.
+// SAFETY: only written, under a lock; whoever reads it has to keep C's rules.
 unsafe impl Sync for Text {}
 
 #[unsafe(no_mangle)]
@@ -128,7 +128,7 @@ unsafe extern "C" fn inet_ntop(
     }
 }
 
-// Two of C's `struct in6_addr`.
+// Two constants of C's type `struct in6_addr`.
 
 #[unsafe(no_mangle)]
 static in6addr_any: [u32; 4] = [0; 4];

@@ -1,5 +1,5 @@
-//! `net/if.h` and `ifaddrs.h`: the interfaces by which sockets reach nodes. There is one for the
-//! own node alone, and one for all nodes.
+//! `net/if.h` and `ifaddrs.h`: the interfaces through which sockets reach nodes. One reaches only
+//! the own node, the other all nodes.
 
 use alloc::boxed::Box;
 use alloc::ffi::CString;
@@ -18,10 +18,10 @@ const UP: c_uint = 0x1;
 const BROADCAST: c_uint = 0x2;
 const LOOPBACK: c_uint = 0x8;
 const RUNNING: c_uint = 0x40;
-/// Bytes of a name, with its end.
+/// Bytes of a name, with its zero byte.
 const NAME_BYTES: usize = 16;
 
-/// An interface. Its number is its place in the list, from 1.
+/// An interface. Its number is its index in the list plus 1.
 struct Interface {
     name: &'static CStr,
     flags: c_uint,
@@ -31,7 +31,7 @@ struct Interface {
 
 /// The interfaces.
 fn all() -> [Interface; 2] {
-    // Without a driver nothing is reached.
+    // Without a driver, no node can be reached.
     let state = match node::is_online(node::own()) {
         true => UP | RUNNING,
         false => 0,
@@ -87,7 +87,7 @@ unsafe extern "C" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_
     name
 }
 
-/// C's `struct if_nameindex`. The name is the program's to look at until the list goes.
+/// C's `struct if_nameindex`. The program may read the name until it frees the list.
 #[repr(C)]
 struct NameIndex {
     index: c_uint,
@@ -137,7 +137,7 @@ struct IfAddrs {
     data: *const c_void,
 }
 
-/// An entry, and what its pointers lead to.
+/// An entry with the addresses that its pointers lead to.
 #[repr(C)]
 struct Entry {
     of: IfAddrs,
@@ -145,7 +145,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Puts an entry in front of a list.
+    /// Makes an entry and puts it in front of a list.
     fn prepend(of: &Interface, next: *mut IfAddrs) -> *mut IfAddrs {
         let hosts = [of.address, of.mask, of.address | !of.mask];
         let addresses = hosts.map(|host| Address { host, port: 0 }.to_bytes());
@@ -161,7 +161,7 @@ impl Entry {
             },
             addresses,
         }));
-        // SAFETY: made above, and seen by nobody else yet.
+        // SAFETY: made above, and nobody else has it yet.
         let entry = unsafe { &mut *entry };
         let [address, mask, broadcast] = &entry.addresses;
         entry.of.address = address.as_ptr().cast();

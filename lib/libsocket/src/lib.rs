@@ -1,12 +1,12 @@
 //! Sockets for C programs: `sys/socket.h`, `netdb.h`, `arpa/inet.h` over SCIF connections.
 //!
-//! A stream socket is a SCIF endpoint: what one end sends as bytes the other one receives as
-//! bytes, with nothing added, so the other end may as well be a file of the scheme or a program
-//! that uses SCIF. Ports are SCIF's, addresses those of nodes ([`address`]). `docs/c.md` says what
-//! differs from sockets elsewhere.
+//! A stream socket is a SCIF endpoint. It sends and receives bytes, and nothing is added to them,
+//! so the other end may also be a file of the scheme or a program that uses SCIF directly. Ports
+//! are SCIF's ports, and addresses are those of nodes ([`address`]). `docs/c.md` says how these
+//! sockets differ from sockets elsewhere.
 //!
-//! Sockets of Scheduled Transfers (`SOCK_SEQPACKET`) send messages that keep their boundaries, or
-//! are what `st.h` works on, by an option.
+//! Sockets of Scheduled Transfers (`SOCK_SEQPACKET`, `docs/st.md`) send messages that keep their
+//! boundaries. With an option set, `st.h` works on them instead.
 //!
 //! The C library calls the functions `skiff_socket_…` for descriptors that are sockets, so that
 //! `read`, `write`, `close`, `poll`, `dup` and `fcntl` work on them.

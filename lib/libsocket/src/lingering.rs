@@ -1,5 +1,5 @@
-//! Sockets of messages whose end waits for room: a thread of each sends what is left, so that
-//! `close` and `shutdown` need not wait.
+//! Threads that send what sockets of messages (Scheduled Transfers without the bypass) have not
+//! sent yet, one for each such socket, so that `close` and `shutdown` need not wait for room.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,40 +14,41 @@ use crate::messages;
 use crate::socket::Socket;
 use crate::transfer::Waiting;
 
-/// How long the end of a process, which is the end of its threads, waits for them.
+/// How long the end of a process, which ends its threads, waits for them.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A socket whose rest a thread sends.
+/// A socket whose unsent bytes a thread sends.
 struct Rest {
     socket: Arc<Socket>,
-    /// Behind the rest this process no longer has the socket.
+    /// After that, this process no longer counts as an owner of the socket.
     leaves: bool,
 }
 
-/// Those of the threads.
+/// The sockets of all such threads.
 static RESTS: Mutex<Vec<Rest>> = Mutex::new(Vec::new());
 
-/// The threads that have not done their last act.
+/// The number of threads that may still use a socket.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// The place of a socket among those of the threads.
+/// Finds the index of a socket in the list.
 fn place(rests: &[Rest], socket: &Arc<Socket>) -> Option<usize> {
     let mut rests = rests.iter();
     rests.position(|rest| Arc::ptr_eq(&rest.socket, socket))
 }
 
-/// Sends what a socket has not sent yet, without waiting for it.
+/// Sends what a socket has not sent yet, without waiting: what does not fit is left to a thread.
 pub fn send_rest(socket: &Arc<Socket>) {
     if !messages::drain(socket, Waiting::No) {
         start(socket, false);
     }
 }
 
-/// Counts this process less among those that have a socket, behind what it has not sent yet: while
-/// that is on its way, another process is not the last one and does not end the connection.
-/// Whether this process was the last one; if that turns out later, its thread ends the connection.
+/// Removes this process from a socket's owners once it has sent what is unsent. Until then, no
+/// other process is the last owner, so none ends the connection. Returns whether this process was
+/// the last owner. If a thread still has to send, returns `false`, and the thread ends the
+/// connection if this process is the last owner then.
 pub fn leave(socket: &Arc<Socket>) -> bool {
     if messages::drain(socket, Waiting::No) {
         return socket.owners.leave();
@@ -56,7 +57,7 @@ pub fn leave(socket: &Arc<Socket>) -> bool {
     false
 }
 
-/// Has a thread send the rest of a socket.
+/// Starts a thread that sends a socket's unsent bytes, unless there is one.
 fn start(socket: &Arc<Socket>, leaves: bool) {
     let mut rests = RESTS.lock();
     if let Some(place) = place(&rests, socket) {
@@ -73,20 +74,20 @@ fn start(socket: &Arc<Socket>, leaves: bool) {
     let started = thread::spawn(move || {
         finish_one(&own, Waiting::Yes);
         drop(own);
-        // Last: who waits for this uses nothing that the thread uses afterwards.
+        // The thread's last action: after it, the thread uses nothing that waiters may take down.
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     });
     if started.is_err() {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
-        // There is no room for a thread: it is sent here, or lost.
+        // No thread could be started: the bytes are sent here, or lost.
         finish_one(socket, Waiting::limited(LONGEST));
     }
 }
 
-/// Sends the rest, then ends what was to end behind it.
+/// Sends the unsent bytes, then does what had to wait for that.
 fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
     loop {
-        // The program may have no descriptor free for the event queue.
+        // Draining fails if the program has no free descriptor for the event queue.
         while !messages::drain(socket, waiting) && !waiting.is_over() {
             sleep(PAUSE);
         }
@@ -95,14 +96,14 @@ fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
             break;
         };
         if !core::mem::take(&mut rests[place].leaves) {
-            // Before the state is looked at: whoever changes it looks afterwards whether this is
-            // under way.
+            // Removed before the state is read: whoever changes the state checks `is_under_way`
+            // afterwards.
             rests.swap_remove(place);
             break;
         }
         drop(rests);
         if messages::has_unsent(socket) {
-            // The time is up. The others are not to wait for the rest of a message.
+            // The time is up. Other processes must not wait for the rest of a message.
             socket.owners.break_off();
         }
         if socket.owners.leave() {
@@ -116,21 +117,21 @@ fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
     }
 }
 
-/// Whether the rest of a socket is under way, which ends its endpoint if that is to end.
+/// Whether a thread sends a socket's unsent bytes; it also ends the endpoint, if that has to end.
 pub fn is_under_way(socket: &Arc<Socket>) -> bool {
     place(&RESTS.lock(), socket).is_some()
 }
 
-/// Keeps the list as it is until [`open`].
+/// Locks the list until [`open`].
 pub fn hold() {
     core::mem::forget(RESTS.lock());
 }
 
-/// Ends what [`hold`] began. In the child of a fork, which has none of the threads, the list is
-/// empty afterwards: what was in it.
+/// Unlocks what [`hold`] locked. The child of a fork has none of the threads: there, the list is
+/// emptied, and its sockets are returned.
 ///
 /// # Safety
-/// It was held, here or in the process that this one is a copy of.
+/// The list was held, in this process or in the parent of the fork that made this one.
 pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
     // SAFETY: the caller's promise.
     unsafe { RESTS.force_unlock() };
@@ -144,7 +145,7 @@ pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
     }
 }
 
-/// Waits for the threads, as the process is about to end.
+/// Waits for the threads, for at most `LONGEST`, as the process is about to end.
 pub fn finish() {
     let end = Instant::now() + LONGEST;
     while RUNNING.load(Ordering::Acquire) > 0 && Instant::now() < end {

@@ -1,5 +1,5 @@
-//! Sending and receiving messages that keep their boundaries: the data path of sockets of Scheduled
-//! Transfers whose bypass is off.
+//! Sends and receives messages that keep their boundaries: the data path of sockets of Scheduled
+//! Transfers (`docs/st.md`) whose bypass is off.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -22,26 +22,26 @@ use crate::transfer::{Waiting, flag, wait_for_connection};
 use crate::transfers::Transfers;
 use crate::{Result, errors};
 
-/// Flags of `recvmsg`'s result: the message was longer; it is whole.
+/// Flags in `recvmsg`'s result: the message was longer than the buffer; it is complete.
 const TRUNCATED: c_int = 0x20;
 const END_OF_RECORD: c_int = 0x80;
 
-/// Between two looks whether another process has sent its message.
+/// Time between two checks whether another process has sent its message.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Bytes of a message that are taken in before somebody receives it.
+/// Most bytes of a message that are taken from the ring before a call receives it.
 const MOST_UNASKED: usize = 64 * 1024;
 
 /// The result of receiving.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
-    /// Bytes.
+    /// The number of bytes.
     pub count: usize,
     /// Flags of the message.
     pub flags: c_int,
 }
 
-/// The state of a socket's messages.
+/// Returns the state of a socket's messages.
 fn kept(socket: &Socket) -> Result<&Mutex<Transfers>> {
     let transfers = socket.transfers.as_ref().ok_or(ENOPROTOOPT)?;
     match transfers.lock().has_bypass() {
@@ -50,7 +50,7 @@ fn kept(socket: &Socket) -> Result<&Mutex<Transfers>> {
     }
 }
 
-/// The parts of a message one behind the other, behind the head of its frame.
+/// Builds a frame: its head, then the parts of a message one after the other.
 fn frame(parts: &[Part]) -> Result<Vec<u8>> {
     let mut lengths = parts.iter().map(|part| part.length);
     let total = lengths.try_fold(0_usize, usize::checked_add);
@@ -72,13 +72,13 @@ fn frame(parts: &[Part]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends bytes as far as there is room.
+/// Sends as many bytes as there is room for.
 fn put(number: usize, bytes: &[u8]) -> Result<usize> {
     table::with(number, |bypass| bypass.send(number, bytes, 0))
 }
 
-/// Sends what did not fit before, as far as there is room, behind a message that another process
-/// has begun.
+/// Sends unsent bytes of earlier calls, as many as there is room for, unless another process is in
+/// the middle of a message.
 fn flush(socket: &Socket, unsent: &mut Unsent) -> Result<()> {
     if unsent.is_empty() || !socket.owners.begin_sending()? {
         return Ok(());
@@ -90,8 +90,8 @@ fn flush(socket: &Socket, unsent: &mut Unsent) -> Result<()> {
     result
 }
 
-/// Sends a frame as far as there is room. If that is a part of it, no other process sends until the
-/// rest has gone.
+/// Sends as much of a frame as there is room for. After a partial send, no other process sends
+/// until the rest has been sent.
 fn begin(socket: &Socket, frame: &[u8]) -> Result<usize> {
     if !socket.owners.begin_sending()? {
         return Ok(0);
@@ -106,7 +106,7 @@ fn begin(socket: &Socket, frame: &[u8]) -> Result<usize> {
 
 /// Waits until more can be sent.
 fn wait_for_room(socket: &Socket, waiting: Waiting) -> Result<()> {
-    // No event says that another process has sent its message.
+    // No event reports that another process has sent its message.
     if socket.owners.is_another_sending() {
         if waiting.is_over() {
             return Err(EAGAIN);
@@ -117,8 +117,8 @@ fn wait_for_room(socket: &Socket, waiting: Waiting) -> Result<()> {
     waiting.wait_for(socket.number(), Readiness::OUT)
 }
 
-/// Sends a message. It goes as a whole: when there is room for a part of it only, the call waits
-/// for the rest, and a call that never waits leaves the rest to the next call on the socket.
+/// Sends a whole message. When there is room for a part of it only, the call waits until it has
+/// sent the rest; a call that does not wait leaves the rest to the next call on the socket.
 ///
 /// # Errors
 /// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EMSGSIZE` more than 1 GiB, `ENOBUFS`, `ENOTCONN`,
@@ -143,7 +143,7 @@ pub fn send(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Res
     Ok(frame.len() - HEAD_BYTES)
 }
 
-/// Sends a frame behind all that did not fit before.
+/// Sends a frame after all unsent bytes of earlier calls.
 fn post(
     socket: &Socket,
     transfers: &Mutex<Transfers>,
@@ -173,14 +173,14 @@ fn post(
         drop(kept);
         match wait_for_room(socket, waiting) {
             Ok(()) => {}
-            // The rest goes first with the next call.
+            // The next call sends the rest first.
             Err(_) if is_begun => return Ok(()),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Receives a message, the rest of a longer one is lost; 0 bytes at the end as well.
+/// Receives a message; what does not fit into `parts` is lost. Also returns 0 bytes at the end.
 ///
 /// # Errors
 /// `EAGAIN`, `ECONNRESET` the peer is gone without an end, `EFAULT`, `ENOTCONN`, `EOPNOTSUPP` the
@@ -198,7 +198,7 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
     }
     loop {
         let mut kept = transfers.lock();
-        // An error of the other direction is told by the calls on that.
+        // An error of sending is reported by the calls that send.
         let _ = flush(socket, &mut kept.unsent);
         match advance(number, &mut kept, usize::MAX) {
             Ok(Progress::Message) => {
@@ -219,16 +219,16 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             Err(error) => return Err(error),
         }
         drop(kept);
-        // Another thread may have taken the bytes of the message in, or leave the rest of one that
-        // waits for room.
+        // Another thread may have taken in the bytes of the message, or may leave the rest of a
+        // message that waits for room.
         waiting.wait(&[number], Readiness::IN | Readiness::OUT, || {
             readiness(socket).map_or(true, |found| !Readiness::OUT.contains(found))
         })?;
     }
 }
 
-/// Whether the own end receives no more and the connection is there: another process that has the
-/// socket has shut it down.
+/// Whether another process that shares the socket has shut down receiving: our end receives no
+/// more, and the connection still exists.
 fn is_shut_for_all(number: usize) -> bool {
     let wanted = Readiness::IN | Readiness::READ_HUP;
     let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()));
@@ -236,14 +236,14 @@ fn is_shut_for_all(number: usize) -> bool {
     found.contains(Readiness::READ_HUP) && !found.contains(Readiness::HUP)
 }
 
-/// Takes from the ring what there is of the next message, up to `most` bytes of it.
+/// Takes the bytes of the next message that are in the ring, up to `most` bytes of its frame.
 fn advance(number: usize, transfers: &mut Transfers, most: usize) -> Result<Progress> {
     transfers.assembler.advance(EPROTO, most, |buffer| {
         table::with(number, |bypass| bypass.recv(number, buffer, 0))
     })
 }
 
-/// Copies a message to where the caller wants it.
+/// Copies a message to the caller's parts.
 fn deliver(message: &[u8], parts: &[Part], flags: c_int) -> Result<Received> {
     let mut rest = message;
     for part in parts {
@@ -266,7 +266,8 @@ fn deliver(message: &[u8], parts: &[Part], flags: c_int) -> Result<Received> {
     })
 }
 
-/// The readiness of a connected socket of Scheduled Transfers: IN, OUT and HUP as SCIF has them.
+/// The readiness of a connected socket of Scheduled Transfers: `IN`, `OUT`, `HUP` and `ERR`, with
+/// SCIF's meanings.
 pub fn readiness(socket: &Socket) -> Result<Readiness> {
     let number = socket.number();
     let ring = |wanted: Readiness| {
@@ -280,16 +281,16 @@ pub fn readiness(socket: &Socket) -> Result<Readiness> {
     let _ = flush(socket, &mut kept.unsent);
     let mut ready = Readiness::empty();
     let progress = advance(number, &mut kept, MOST_UNASKED);
-    // After the bytes were taken: what comes from now on is an event.
+    // After the bytes were taken, so that whatever comes from now on raises an event.
     let found = ring(Readiness::IN | Readiness::OUT | Readiness::READ_HUP)?;
     match progress {
-        // The rest of a longer message comes when somebody receives it.
+        // The rest of a longer message is taken when a call receives it.
         Ok(Progress::Incomplete) if kept.assembler.bytes() >= MOST_UNASKED => {
             ready |= found & Readiness::IN;
         }
         Ok(Progress::Incomplete) => {}
         Ok(_) => ready |= Readiness::IN,
-        // The own end receives no more, and may still send.
+        // Our end receives no more, and may still send.
         Err(_) if found.contains(Readiness::READ_HUP) && !found.contains(Readiness::HUP) => {
             ready |= Readiness::IN;
         }
@@ -302,8 +303,7 @@ pub fn readiness(socket: &Socket) -> Result<Readiness> {
     Ok(ready | found & (Readiness::HUP | Readiness::ERR))
 }
 
-/// Puts the word that nothing more will be sent behind all that did not fit before; for
-/// [`drain`], which sends it.
+/// Appends the frame that ends the messages to the unsent bytes, for [`drain`] to send.
 pub fn end(socket: &Socket) {
     if let Ok(transfers) = kept(socket) {
         let mut kept = transfers.lock();
@@ -314,8 +314,8 @@ pub fn end(socket: &Socket) {
     }
 }
 
-/// Ends the messages of a socket that no process has any more: in order, or abruptly if `SO_LINGER`
-/// leaves no time at all.
+/// Ends the messages of a socket that no process has open any more: in order, or abruptly if
+/// `SO_LINGER` has a time of 0.
 pub fn close(socket: &Socket) {
     let linger = socket.options.lock().linger();
     match linger {
@@ -324,7 +324,7 @@ pub fn close(socket: &Socket) {
     }
 }
 
-/// Drops what did not fit before: the peer finds no end.
+/// Drops all unsent bytes. The peer finds no end of the messages.
 fn discard(socket: &Socket) {
     if let Ok(transfers) = kept(socket) {
         let mut kept = transfers.lock();
@@ -333,7 +333,7 @@ fn discard(socket: &Socket) {
     }
 }
 
-/// Sends what did not fit before; whether all has gone, or can go nowhere.
+/// Sends the unsent bytes. Returns whether none are left: all are sent, or the peer has gone.
 pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
     let Ok(transfers) = kept(socket) else {
         return true;
@@ -341,7 +341,7 @@ pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
     loop {
         let mut kept = transfers.lock();
         if flush(socket, &mut kept.unsent).is_err() {
-            // A peer that has gone need not be told.
+            // A peer that has gone receives no more.
             kept.unsent.clear();
         }
         if kept.unsent.is_empty() {
@@ -354,7 +354,7 @@ pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
     }
 }
 
-/// Whether there is something that did not fit before.
+/// Whether bytes of earlier calls are unsent.
 pub fn has_unsent(socket: &Socket) -> bool {
     kept(socket).is_ok_and(|transfers| !transfers.lock().unsent.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Names of nodes as programs ask for them: those of `/etc/hosts` first, then the own host name and
-//! those that every node has ([`address`]).
+//! Names of nodes: first those of `/etc/hosts`, then those that every node has ([`address`]), then
+//! the own host name.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -7,12 +7,12 @@ use alloc::string::String;
 
 use crate::{address, hosts, node};
 
-/// The administrator's names.
+/// Returns the text of `/etc/hosts`.
 fn hosts() -> String {
     skiff_libc::configuration("hosts")
 }
 
-/// The address that a name means, numbers included, on a node of this number.
+/// Returns the address of a name, or of an address written in digits, on node `own`.
 pub fn resolve(name: &str, own: u16) -> Option<u32> {
     if let Some(host) = address::parse(name) {
         return Some(host);
@@ -21,7 +21,7 @@ pub fn resolve(name: &str, own: u16) -> Option<u32> {
     known.or_else(|| (skiff_libc::host_name() == name).then(|| address::of_node(own)))
 }
 
-/// The name of an address, if it is one of a node's or has been given one.
+/// Returns the name of an address; `None` if it is no node's and `/etc/hosts` has no name for it.
 pub fn name_of(host: u32) -> Option<String> {
     if let Some(name) = hosts::name_of(&hosts(), host) {
         return Some(name.to_owned());

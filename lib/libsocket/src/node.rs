@@ -1,11 +1,11 @@
-//! The own node and those online.
+//! The own node, and which nodes are online.
 
 use scif::raw;
 use scif_abi::NodeId;
 
 use crate::address;
 
-/// The own node's number; 0 as long as there is no SCIF driver to tell it.
+/// Returns the own node's number; 0 as long as no SCIF driver answers.
 pub fn own() -> NodeId {
     static OWN: spin::Once<NodeId> = spin::Once::new();
     let ask = || raw::get_node_ids(&mut []).map(|(_, own)| own);

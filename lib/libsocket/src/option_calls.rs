@@ -23,8 +23,9 @@ const SO_DOMAIN: c_int = 39;
 /// Sets an option.
 ///
 /// # Errors
-/// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`. Of the level of Scheduled Transfers also `EINVAL` for
-/// a bad value or a socket that is bound, and `EISCONN` for one that listens or is connected.
+/// `EINVAL` if `value` is too short; `EDOM`; `ENOPROTOOPT`. At the level of Scheduled Transfers
+/// also `EINVAL` for a bad value or a bound socket, and `EISCONN` for a socket that listens,
+/// connects or is connected.
 pub fn set(number: usize, socket: &Socket, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
     if level == LEVEL && socket.transfers.is_some() {
         return set_of_transfers(number, socket, name, int_of(value)?);
@@ -49,10 +50,10 @@ fn set_of_transfers(number: usize, socket: &Socket, name: c_int, value: c_int) -
     transfers.lock().set_option(name, value)
 }
 
-/// An option's value: the bytes and how many.
+/// Returns an option's value and how many of its bytes count.
 ///
 /// # Errors
-/// `ENOPROTOOPT`; `ENOTCONN` for what the peer of a Scheduled Transfer tells.
+/// `ENOPROTOOPT`; `ENOTCONN` for values that come from the peer of a Scheduled Transfer.
 pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
     let is_for_transfers = socket.transfers.is_some();
     let value = match (level, name) {

@@ -8,7 +8,7 @@ use syscall::error::{EDOM, EINVAL, ENOPROTOOPT};
 
 use crate::Result;
 
-/// The level of options of all sockets.
+/// The level of the options that all sockets have.
 pub const SOL_SOCKET: c_int = 1;
 const IPPROTO_IP: c_int = 0;
 /// The level of TCP's options.
@@ -18,19 +18,19 @@ const SO_LINGER: c_int = 13;
 const SO_RCVTIMEO: c_int = 20;
 const SO_SNDTIMEO: c_int = 21;
 
-/// `SO_BUSY_POLL`: how calls of `st.h` wait.
+/// `SO_BUSY_POLL`: whether calls of `st.h` poll instead of sleeping.
 const BUSY_POLL: (c_int, c_int, c_int) = (SOL_SOCKET, 46, 0);
 
-/// Options that are remembered and have no effect, with their first values. Connections have no
-/// segments, no congestion, no lost packets and no resting state after their end, so most of them
-/// ask for what is so anyway.
+/// Options that are stored and have no effect, with their first values. Connections have no
+/// segments, no congestion, no lost packets and no resting state after their end, so most of these
+/// options ask for what is the case anyway.
 const REMEMBERED: &[(c_int, c_int, c_int)] = &[
     // SO_DEBUG, SO_REUSEADDR, SO_DONTROUTE, SO_BROADCAST
     (SOL_SOCKET, 1, 0),
     (SOL_SOCKET, 2, 0),
     (SOL_SOCKET, 5, 0),
     (SOL_SOCKET, 6, 0),
-    // SO_SNDBUF, SO_RCVBUF: the rings have the size they have.
+    // SO_SNDBUF, SO_RCVBUF: the size of the rings is fixed.
     (SOL_SOCKET, 7, RING_BYTES),
     (SOL_SOCKET, 8, RING_BYTES),
     // SO_KEEPALIVE, SO_OOBINLINE, SO_PRIORITY, SO_REUSEPORT
@@ -38,7 +38,7 @@ const REMEMBERED: &[(c_int, c_int, c_int)] = &[
     (SOL_SOCKET, 10, 0),
     (SOL_SOCKET, 12, 0),
     (SOL_SOCKET, 15, 0),
-    // `Options::polls`.
+    // This one has an effect: see `Options::polls`.
     BUSY_POLL,
     // SO_RCVLOWAT, SO_SNDLOWAT
     (SOL_SOCKET, 18, 1),
@@ -46,7 +46,7 @@ const REMEMBERED: &[(c_int, c_int, c_int)] = &[
     // IP_TOS, IP_TTL
     (IPPROTO_IP, 1, 0),
     (IPPROTO_IP, 2, 64),
-    // TCP_NODELAY: nothing is ever held back.
+    // TCP_NODELAY: data is never held back.
     (IPPROTO_TCP, 1, 0),
     // TCP_MAXSEG
     (IPPROTO_TCP, 2, RING_BYTES),
@@ -66,28 +66,28 @@ const REMEMBERED: &[(c_int, c_int, c_int)] = &[
 /// The first value of `SO_SNDBUF` and the like: the size of a connection's ring.
 const RING_BYTES: c_int = 256 * 1024;
 
-/// The options of a socket. Accepted ones have their listener's.
+/// The options of a socket. Accepted sockets inherit those of their listener.
 #[derive(Clone, Default)]
 pub struct Options {
     numbers: BTreeMap<(c_int, c_int), c_int>,
-    /// `SO_LINGER`: whether, and for how many seconds.
+    /// `SO_LINGER`: whether it is on, and the time in seconds.
     linger: [c_int; 2],
-    /// `SO_RCVTIMEO`; `None`: without limit.
+    /// `SO_RCVTIMEO`; `None` means no limit.
     pub receive_limit: Option<Duration>,
     /// `SO_SNDTIMEO`.
     pub send_limit: Option<Duration>,
 }
 
 impl Options {
-    /// Whether calls of `st.h` that wait look all the time instead of sleeping.
+    /// Whether calls of `st.h` that wait poll all the time instead of sleeping.
     pub fn polls(&self) -> bool {
         let (level, name, first) = BUSY_POLL;
         let value = self.numbers.get(&(level, name)).copied();
         value.unwrap_or(first) > 0
     }
 
-    /// How long `close` waits until what was sent has gone; `None`: not at all. No time at all:
-    /// what has not gone is dropped.
+    /// How long `close` waits until everything is sent; `None` if it does not wait. With a time of
+    /// 0, unsent bytes are dropped.
     pub fn linger(&self) -> Option<Duration> {
         let [is_on, seconds] = self.linger;
         (is_on != 0).then(|| Duration::from_secs(seconds.max(0) as u64))
@@ -96,7 +96,7 @@ impl Options {
     /// Sets an option.
     ///
     /// # Errors
-    /// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`.
+    /// `EINVAL` if `value` is too short; `EDOM`; `ENOPROTOOPT`.
     pub fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
         match (level, name) {
             (SOL_SOCKET, SO_LINGER) => {
@@ -113,7 +113,7 @@ impl Options {
         Ok(())
     }
 
-    /// An option's value: the bytes and how many.
+    /// Returns an option's value and how many of its bytes count.
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
@@ -137,33 +137,34 @@ impl Options {
     }
 }
 
-/// A number as `getsockopt` gives it.
+/// Encodes a number as `getsockopt` returns it.
 pub fn number_bytes(value: c_int) -> ([u8; 16], usize) {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&value.to_ne_bytes());
     (bytes, 4)
 }
 
-/// The number that `setsockopt` was given.
+/// Decodes the number that `setsockopt` was given.
 ///
 /// # Errors
-/// `EINVAL`: too short.
+/// `EINVAL` if there are fewer than 4 bytes.
 pub fn int_of(bytes: &[u8]) -> Result<c_int> {
     let first = bytes.first_chunk().ok_or(EINVAL)?;
     Ok(c_int::from_ne_bytes(*first))
 }
 
-/// A `struct timeval`; 0 is no limit.
+/// Decodes a `struct timeval`; 0 means no limit.
 fn limit_of(bytes: &[u8]) -> Result<Option<Duration>> {
     let (seconds, rest) = bytes.split_first_chunk().ok_or(EINVAL)?;
-    // Of 32 bits for Rust's standard library, as with relibc; what follows may be anything.
+    // Only 32 bits of the microseconds count, as with relibc: that is what Rust's standard library
+    // fills in. The bytes after them may be anything.
     let micros = rest.first_chunk().ok_or(EINVAL)?;
     let seconds = i64::from_ne_bytes(*seconds);
     let micros = i32::from_ne_bytes(*micros);
     if !(0..1_000_000).contains(&micros) {
         return Err(EDOM);
     }
-    // As Linux: a negative time is over at once.
+    // A negative number of seconds counts as 0.
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let limit = Duration::from_secs(seconds) + Duration::from_micros(micros as u64);
     Ok((!limit.is_zero()).then_some(limit))

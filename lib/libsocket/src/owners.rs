@@ -1,5 +1,6 @@
-//! The processes that have a socket: each `fork` makes one more. Only the last one that closes it
-//! ends what is behind it, one at a time sends a message, and one sets the connection up.
+//! The owners of a socket: the processes that share it. Each `fork` adds one. Only the last one
+//! that closes it ends the connection, one at a time sends a message, and only one sets up the
+//! connection.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance;
@@ -14,25 +15,25 @@ use syscall::flag::MapFlags;
 use crate::Result;
 use crate::count::{Count, Holder, Sender, Turn};
 
-/// The socket has not been in a process that forked.
+/// The socket was never shared by a fork.
 const ALONE: usize = 0;
-/// It is another process's, however many have it.
+/// The socket belongs to other processes only, however many they are.
 const FOREIGN: usize = 1;
 
-/// What they share.
+/// The state that the owners share.
 struct Shared {
     count: Count,
     sender: Sender,
-    /// The one that sets the connection up, or has done so.
+    /// The process that sets up the connection, or has done so.
     setter: Sender,
 }
 
-/// Pages of it that this process shares with those that it was forked from and forks. A process
-/// that was killed counts for ever.
+/// Pages with [`Shared`] states, which this process shares with its ancestors and children. A
+/// process that was killed stays counted for ever.
 static PAGES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 const PLACES: usize = PAGE_SIZE / size_of::<Shared>();
 
-/// The processes that have a socket.
+/// The owners of a socket: `ALONE`, `FOREIGN`, or the address of their `Shared` state.
 #[derive(Default)]
 pub struct Owners(AtomicUsize);
 
@@ -42,7 +43,7 @@ fn shared_at(address: usize) -> &'static Shared {
     unsafe { &*with_exposed_provenance(address) }
 }
 
-/// The address of a place with a count of one, and nobody who sends.
+/// Returns the address of a shared state with a count of one and no sender.
 fn new_place() -> Result<usize> {
     let mut pages = PAGES.lock();
     let places = |page: usize| (0..PLACES).map(move |index| page + index * size_of::<Shared>());
@@ -80,10 +81,10 @@ impl Owners {
         self.shared().map(|shared| &shared.count)
     }
 
-    /// Counts a process more, which is about to be forked.
+    /// Counts a process that is about to be forked.
     ///
     /// # Errors
-    /// `ENOMEM`, also when there are as many as can be counted.
+    /// `ENOMEM`, also when the count is at its maximum.
     pub fn add(&self) -> Result<()> {
         if self.0.load(Ordering::Acquire) == ALONE {
             self.0.store(new_place()?, Ordering::Release);
@@ -94,15 +95,15 @@ impl Owners {
         }
     }
 
-    /// Counts a process less, which is not the last one: it was not forked after all.
+    /// Takes back [`add`](Self::add): the process was not forked. It is never the last one.
     pub fn remove(&self) {
         if let Some(count) = self.count() {
             count.leave();
         }
     }
 
-    /// Whether other processes have it. Once none has, none will: only a process that has it can
-    /// fork.
+    /// Whether other processes own the socket. Once it is `false` it stays so, as only an owner
+    /// can fork.
     pub fn is_shared(&self) -> bool {
         match self.0.load(Ordering::Acquire) {
             ALONE => false,
@@ -111,7 +112,7 @@ impl Owners {
         }
     }
 
-    /// Counts this process less; whether it was the last one.
+    /// Removes this process. Returns whether it was the last owner.
     pub fn leave(&self) -> bool {
         match self.0.swap(FOREIGN, Ordering::AcqRel) {
             ALONE => true,
@@ -120,36 +121,38 @@ impl Owners {
         }
     }
 
-    /// Counts this process less unless it is the only one.
+    /// Removes this process unless it is the only owner.
     pub fn leave_to_others(&self) -> Option<Turn> {
         self.count()?.leave_to_others()
     }
 
-    /// Ends what [`leave_to_others`](Self::leave_to_others) has done. If all others have closed the
-    /// socket meanwhile, it has ended, and this process has nothing to end.
+    /// Undoes [`leave_to_others`](Self::leave_to_others). If all others have closed the socket
+    /// meanwhile, it has ended, and this process has nothing to end.
     pub fn come_back(&self, turn: Turn) {
         if self.count().is_some_and(|count| !count.come_back(turn)) {
             self.disown();
         }
     }
 
-    /// Says that it is another process's.
+    /// Marks the socket as one of other processes only.
     pub fn disown(&self) {
         self.0.store(FOREIGN, Ordering::Release);
     }
 
-    /// Whether this process may send, and keeps the others from it until
-    /// [`end_sending`](Self::end_sending). `false`: another one is in the middle of a message.
+    /// Tries to make this process the one that sends, until [`end_sending`](Self::end_sending).
+    /// Returns `false` if another one is in the middle of a message.
     ///
     /// # Errors
-    /// `EPIPE`: another one has gone in the middle of a message, so nobody can send any more.
+    /// `EPIPE` if another one has gone in the middle of a message, so that nobody can send any
+    /// more.
     pub fn begin_sending(&self) -> Result<bool> {
         let Some(shared) = self.shared() else {
             return Ok(true);
         };
         match shared.sender.begin(process::id()) {
             Holder::Own => Ok(true),
-            // Its parent may be the one that waits here, and would never ask for its status.
+            // A sender that has ended counts as gone: the process that waits here may be its
+            // parent, and would never collect its status.
             Holder::Other(other) => match process::has_ended(other) {
                 true => Err(EPIPE),
                 false => Ok(false),
@@ -166,28 +169,29 @@ impl Owners {
         shared.sender.is_another(process::id())
     }
 
-    /// The message is sent.
+    /// Ends the message of this process.
     pub fn end_sending(&self) {
         if let Some(shared) = self.shared() {
             shared.sender.end();
         }
     }
 
-    /// Whether this process is the one that sets the connection up: the first one that asks. The
-    /// others do not know what the peer has answered.
+    /// Whether this process sets up the connection: the first one that asks does. The others do
+    /// not have the peer's answer.
     pub fn begin_set_up(&self) -> bool {
         let own = |shared: &Shared| shared.setter.begin(process::id()) == Holder::Own;
         self.shared().is_none_or(own)
     }
 
-    /// The process is about to turn into another program: a message that it has begun has no end.
+    /// The process is about to become another program: a message that it has begun stays
+    /// incomplete.
     pub fn break_off(&self) {
         if let Some(shared) = self.shared() {
             shared.sender.break_off(process::id());
         }
     }
 
-    /// Ends what [`break_off`](Self::break_off) has done: the process goes on as it was.
+    /// Undoes [`break_off`](Self::break_off): the program was not replaced.
     pub fn resume(&self) {
         if let Some(shared) = self.shared() {
             shared.sender.resume(process::id());

@@ -1,18 +1,18 @@
-//! Messages that keep their boundaries, for `SOCK_SEQPACKET` sockets of Scheduled Transfers whose
-//! bypass is off: frames in the byte stream of a connection.
+//! Messages that keep their boundaries, as frames in the byte stream of a connection.
+//! `SOCK_SEQPACKET` sockets of Scheduled Transfers whose bypass is off use them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use st_core::frame::{Frame, HEAD_BYTES, Malformed};
 
-/// Bytes that are taken from the stream at once.
+/// Most bytes taken from the stream at once.
 const STEP_BYTES: usize = 64 * 1024;
 
 /// The progress of receiving a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
-    /// A message is there.
+    /// A message is complete.
     Message,
     /// The stream has ended in order.
     End,
@@ -20,20 +20,21 @@ pub enum Progress {
     Incomplete,
 }
 
-/// The messages of a stream, put together from its bytes.
+/// Assembles messages from the bytes of a stream.
 #[derive(Debug, Default)]
 pub struct Assembler {
-    /// The bytes of the present frame so far.
+    /// The bytes of the current frame so far.
     bytes: Vec<u8>,
     has_ended: bool,
 }
 
 impl Assembler {
-    /// Takes bytes of the stream by `read`, which fills a buffer as far as it can and returns the
-    /// count, until a message is complete, no byte is there or `most` bytes of its frame are here.
+    /// Takes bytes from the stream until a message is complete, the stream has no more bytes, or
+    /// `most` bytes of the current frame are taken. `read` fills a buffer as far as it can and
+    /// returns the count.
     ///
     /// # Errors
-    /// Those of `read`; `broken` when the peer breaks the protocol, or sends more than there is
+    /// Those of `read`; `broken` when the peer breaks the protocol or sends more than there is
     /// memory for.
     pub fn advance<E>(
         &mut self,
@@ -53,7 +54,7 @@ impl Assembler {
             if step == 0 {
                 return Ok(Progress::Incomplete);
             }
-            // A message that there is no memory for ends the connection, and not the program.
+            // A message that there is no memory for ends the connection, not the program.
             if self.bytes.try_reserve(step).is_err() {
                 return Err(broken);
             }
@@ -67,7 +68,7 @@ impl Assembler {
         }
     }
 
-    /// The bytes that the present frame lacks.
+    /// Returns how many bytes the current frame lacks.
     fn wanted(&mut self) -> Result<usize, Malformed> {
         let Some((head, data)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else {
             return Ok(HEAD_BYTES - self.bytes.len());
@@ -81,43 +82,43 @@ impl Assembler {
         }
     }
 
-    /// How many bytes of the present frame are here.
+    /// Returns how many bytes of the current frame have been taken.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The message that is there.
+    /// The complete message.
     pub fn message(&self) -> &[u8] {
         self.bytes.get(HEAD_BYTES..).unwrap_or_default()
     }
 
-    /// Drops the message that is there.
+    /// Drops the complete message.
     pub fn take(&mut self) {
         self.bytes = Vec::new();
     }
 }
 
-/// Bytes of frames that were begun and did not fit.
+/// The unsent bytes of frames that were partly sent.
 #[derive(Debug, Default)]
 pub struct Unsent(VecDeque<u8>);
 
 impl Unsent {
-    /// Keeps bytes that are to be sent before all others.
+    /// Keeps bytes, which have to be sent before all others.
     pub fn keep(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
     }
 
-    /// Drops them.
+    /// Drops all bytes.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sends them by `write`, which returns how many bytes it took, as far as they go.
+    /// Sends bytes until `write` takes no more; `write` returns how many it took.
     ///
     /// # Errors
     /// Those of `write`.
@@ -143,7 +144,7 @@ mod tests {
         [&Frame::Message(message.len()).encode(), message].concat()
     }
 
-    /// Reads from a list of pieces, each of which comes by itself.
+    /// Reads from a list of pieces, one piece at a time.
     fn by(pieces: &mut VecDeque<Vec<u8>>, buffer: &mut [u8]) -> Result<usize, &'static str> {
         let Some(mut piece) = pieces.pop_front() else {
             return Ok(0);

@@ -8,7 +8,7 @@ use crate::Result;
 /// Most parts of a transfer (`IOV_MAX`).
 const MOST_PARTS: usize = 1024;
 
-/// The parts that a C program names.
+/// Returns the parts that a C program names.
 ///
 /// # Safety
 /// C's contract: there are `count` parts.

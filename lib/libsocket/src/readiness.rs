@@ -1,4 +1,4 @@
-//! The readiness of sockets, for `poll`.
+//! Computes the readiness of sockets, for `poll`.
 
 use core::ffi::c_int;
 
@@ -10,7 +10,7 @@ use crate::socket::{Phase, Socket};
 use crate::transfer::event;
 use crate::{Result, greetings, messages};
 
-/// The readiness of a socket: those of `events` that hold, and `ERR` and `HUP`.
+/// Returns the readiness of a socket: those of `events` that hold, and `ERR` and `HUP`.
 ///
 /// # Errors
 /// `EBADF`.
@@ -52,10 +52,10 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
     if found.contains(Readiness::READ_HUP) {
         ready |= events & event::READ_HUP;
     }
-    // Both directions have ended, if each was shut down by its sender.
+    // Both directions have ended, as each was shut down by its sender.
     let is_over = found.contains(Readiness::READ_HUP) && state.is_write_shut;
     if found.contains(Readiness::HUP) || is_over {
-        // Whatever is tried ends at once.
+        // Every call would return at once.
         ready |= reads | writes | event::HUP | events & event::READ_HUP;
     }
     if found.contains(Readiness::ERR) {

@@ -1,6 +1,6 @@
-//! Well-known services: the names of ports that programs ask for most.
+//! Well-known services: names of the ports that programs most often ask for.
 
-/// Names and their ports. SCIF has its own ports; these are numbers only.
+/// Names and their ports. SCIF's ports are separate; here the numbers have only their names.
 const SERVICES: &[(&core::ffi::CStr, u16)] = &[
     (c"echo", 7),
     (c"discard", 9),
@@ -15,18 +15,18 @@ const SERVICES: &[(&core::ffi::CStr, u16)] = &[
     (c"https", 443),
 ];
 
-/// The service of a name.
+/// Finds a service by its name.
 pub fn by_name(name: &str) -> Option<(&'static core::ffi::CStr, u16)> {
     let is_it = |known: &core::ffi::CStr| known.to_bytes() == name.as_bytes();
     SERVICES.iter().copied().find(|(known, _)| is_it(known))
 }
 
-/// The service of a port.
+/// Finds a service by its port.
 pub fn by_port(port: u16) -> Option<(&'static core::ffi::CStr, u16)> {
     SERVICES.iter().copied().find(|(_, known)| *known == port)
 }
 
-/// A port by its number or its service's name.
+/// Parses a port, given as a number or as the name of its service.
 pub fn port_of(text: &str) -> Option<u16> {
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse().ok(),

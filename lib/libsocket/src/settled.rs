@@ -1,26 +1,26 @@
-//! Word for threads that wait for a connection which another thread sets up. The endpoint has
-//! connected long before, so it has no event for them.
+//! Wakes threads that wait for a connection whose set-up another thread does. Its endpoint has
+//! been connected for long, so it raises no event for them.
 
 use runtime::{fd, path};
 use syscall::flag::O_NONBLOCK;
 
 use crate::Result;
 
-/// A pipe, out of sight of the program: what is in it stays there.
+/// A pipe whose descriptors the program does not see. Its one byte is never read.
 pub struct Settled {
     reader: usize,
     writer: usize,
 }
 
 impl Settled {
-    /// Nothing is said yet.
+    /// Makes a pipe with nothing in it.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
     pub fn new() -> Result<Self> {
         let number = path::open("/scheme/pipe", O_NONBLOCK).map_err(|error| error.errno)?;
         let reader = fd::dup_upper(number, b"");
-        // The copy is enough.
+        // The copy is sufficient.
         let _ = fd::close(number);
         let reader = reader.map_err(|error| error.errno)?;
         match fd::dup_upper(reader, b"write") {
@@ -32,21 +32,21 @@ impl Settled {
         }
     }
 
-    /// The descriptor that can be read as soon as the word is said.
+    /// The descriptor, which becomes readable once [`say`](Self::say) is called.
     pub fn descriptor(&self) -> usize {
         self.reader
     }
 
-    /// Says it.
+    /// Signals that the set-up has ended.
     pub fn say(&self) {
-        // There is room: it is said once.
+        // There is room: this is called once.
         let _ = fd::write(self.writer, &[1]);
     }
 }
 
 impl Drop for Settled {
     fn drop(&mut self) {
-        // What was opened above.
+        // Both were opened in `new`.
         let _ = fd::close(self.writer);
         let _ = fd::close(self.reader);
     }

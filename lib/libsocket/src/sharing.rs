@@ -1,4 +1,4 @@
-//! Sockets that processes share: what `fork` and `exec` do with them.
+//! Sockets that processes share: what `fork` and `exec` do to them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,18 +10,18 @@ use crate::count::Turn;
 use crate::socket::{HIDDEN, Phase, Socket, TABLE, Table};
 use crate::{Result, lingering, messages};
 
-/// What has come of a fork, for the process that finds out.
+/// The outcome of a fork, as seen by the calling process.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub enum Outcome {
-    /// It is the parent.
+    /// This is the parent.
     Parent,
-    /// It is the child.
+    /// This is the child.
     Child,
-    /// There is no child.
+    /// The fork has failed.
     Failed,
 }
 
-/// The sockets of a table, each once.
+/// Returns the sockets of a table, each once.
 fn distinct(table: &Table) -> Vec<&Arc<Socket>> {
     let mut sockets: Vec<_> = table.iter().flatten().collect();
     sockets.sort_by_key(|socket| Arc::as_ptr(socket));
@@ -29,11 +29,10 @@ fn distinct(table: &Table) -> Vec<&Arc<Socket>> {
     sockets
 }
 
-/// Keeps other threads from the sockets until [`after_fork`], and counts the child among those that
-/// have them.
+/// Locks all sockets until [`after_fork`], and counts the child among their owners.
 ///
 /// # Errors
-/// `ENOMEM`: nothing was done.
+/// `ENOMEM`; nothing is changed then.
 pub fn before_fork() -> Result<()> {
     let table = TABLE.lock();
     let sockets = distinct(&table);
@@ -46,15 +45,16 @@ pub fn before_fork() -> Result<()> {
                 .for_each(|socket| not_forked(socket));
             return Err(error);
         }
-        // Either the thread that sets the connection up has found the count, or it is found here.
+        // Either the thread that sets up the connection has seen the count, or this thread sees
+        // it.
         fence(Ordering::SeqCst);
         if socket.is_establishing() {
-            // The child has no such thread, and is not to ask the peer once more.
+            // The child has no such thread, and must not send the request again.
             let _ = socket.owners.begin_set_up();
         }
-        // Nobody else was there when it was begun. From now on whoever begins one says so.
+        // No process shared the socket when the message was begun. From now on, senders mark one.
         if messages::has_unsent(socket) {
-            // If another one has gone in the middle of a message, nothing more is sent anyway.
+            // If another process has gone in the middle of a message, no process can send anyway.
             let _ = socket.owners.begin_sending();
         }
     }
@@ -65,17 +65,17 @@ pub fn before_fork() -> Result<()> {
     Ok(())
 }
 
-/// Takes back what was counted of a child that there is not.
+/// Removes the count of a child that was not forked.
 fn not_forked(socket: &Socket) {
     if !socket.has_link() {
         socket.owners.remove();
     }
 }
 
-/// Ends what [`before_fork`] began.
+/// Undoes the locks of [`before_fork`].
 ///
 /// # Safety
-/// It has succeeded, here or in the process that this one is a copy of.
+/// `before_fork` has succeeded, in this process or in the parent of the fork that made this one.
 pub unsafe fn after_fork(outcome: Outcome) {
     // SAFETY: `before_fork` has taken the lock of the table, and nobody else opens it.
     let table = unsafe { &mut *TABLE.as_mut_ptr() };
@@ -103,15 +103,15 @@ pub unsafe fn after_fork(outcome: Outcome) {
     unsafe { TABLE.force_unlock() };
 }
 
-/// In the child: gives up the references of the parent's other threads, which would keep files open
-/// for ever.
+/// In the child: drops the references that the parent's other threads had, which would keep files
+/// open for ever.
 fn drop_lost(table: &Table, sending: &[Arc<Socket>]) {
     let known = || table.iter().flatten().chain(sending);
     let mut sockets: Vec<_> = known().collect();
     sockets.sort_by_key(|socket| Arc::as_ptr(socket));
     sockets.dedup_by_key(|socket| Arc::as_ptr(socket));
     for socket in sockets {
-        // Handles of the bypass, which the program has, hold some as well.
+        // The program's handles of the bypass hold references as well.
         if socket.has_link() {
             continue;
         }
@@ -124,8 +124,8 @@ fn drop_lost(table: &Table, sending: &[Arc<Socket>]) {
     }
 }
 
-/// In the child: closes the files of sockets that only other threads of the parent had, in calls
-/// which went on behind a close, or in the middle of one.
+/// In the child: closes the files of sockets that only other threads of the parent used, in a call
+/// that continued after a close, or in the close itself.
 fn close_lost(table: &Table) {
     let mut hidden = HIDDEN.lock();
     let mut known: Vec<usize> = table.iter().flatten().map(|known| known.number()).collect();
@@ -134,15 +134,15 @@ fn close_lost(table: &Table) {
         let is_known = known.binary_search(number).is_ok();
         if !is_known {
             libscif::table::forget(*number);
-            // It is closed in any case.
+            // The descriptor is closed even on an error.
             let _ = runtime::fd::close(*number);
         }
         is_known
     });
 }
 
-/// Whether a program that this process turns into would not go on with a socket: its descriptors
-/// are closed, or it carries messages, which that program knows nothing of.
+/// Whether a program that replaces this one cannot use a socket: its descriptors are closed by
+/// `exec`, or it carries messages, whose state that program does not have.
 fn is_left_behind(table: &Table, socket: &Arc<Socket>) -> bool {
     let is_messages = socket.transfers.is_some() && socket.state().phase == Phase::Connected;
     let mut descriptors = table.iter().enumerate();
@@ -155,8 +155,8 @@ fn is_left_behind(table: &Table, socket: &Arc<Socket>) -> bool {
         })
 }
 
-/// The process is about to turn into another program: other processes are to count without it.
-/// Those to be given to [`exec_failed`] if it does not, each with the turn of its count.
+/// Removes this process from the owners of sockets that `exec` leaves behind. Returns those
+/// sockets, each with the turn of its count, for [`exec_failed`].
 pub fn before_exec() -> Vec<(Arc<Socket>, Turn)> {
     let table = TABLE.lock();
     let sockets = distinct(&table).into_iter();
@@ -169,7 +169,7 @@ pub fn before_exec() -> Vec<(Arc<Socket>, Turn)> {
     left.collect()
 }
 
-/// The process goes on as it was.
+/// Undoes [`before_exec`] when the program was not replaced.
 pub fn exec_failed(left: Vec<(Arc<Socket>, Turn)>) {
     for (socket, turn) in left {
         socket.owners.come_back(turn);

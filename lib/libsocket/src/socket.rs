@@ -1,11 +1,12 @@
-//! Sockets, and the table of them by descriptor.
+//! Sockets, and the table that finds them by descriptor.
 //!
-//! A socket is the file of a SCIF endpoint and what this module keeps of it: everything that
-//! sockets have and endpoints have not. Descriptors that `dup` made share it. A program that
-//! inherited an endpoint's descriptor gets a fresh one with its first call of a socket function.
+//! A socket is the file of a SCIF endpoint together with the state that sockets have and endpoints
+//! do not, which this module keeps. Descriptors made by `dup` share it. When a program has
+//! inherited the descriptor of an endpoint, its first call of a socket function makes a new socket
+//! for it.
 //!
-//! Calls use a descriptor that the socket has for itself. The program's may be closed while another
-//! thread is in a call, and its number may mean another file before the call has ended.
+//! Calls use a descriptor of the socket's own. Another thread may close the program's descriptor
+//! during a call, and its number may name another file before the call has ended.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,17 +31,17 @@ use crate::settled::Settled;
 use crate::transfers::{self, Established, Transfers};
 use crate::{Result, errors};
 
-/// The use of a socket.
+/// What a socket is used for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Phase {
     /// Nothing yet.
     #[default]
     Fresh,
-    /// `connect` has begun, to where and when, and its result has not been taken.
+    /// `connect` to this port has begun at this time, and its result has not been taken.
     Connecting(PortId, Instant),
-    /// Connected, now or once.
+    /// It is connected, or was once.
     Connected,
-    /// Accepts connections.
+    /// It accepts connections.
     Listening,
 }
 
@@ -51,32 +52,32 @@ pub struct State {
     pub phase: Phase,
     /// The address given to `bind`; `None` before that.
     pub bound: Option<u32>,
-    /// Of a connection: it was made by 127.0.0.1, which both its ends have as their address.
+    /// Of a connection: it was made by 127.0.0.1, which is the address of both ends.
     pub is_local: bool,
     /// It is an end of `socketpair`.
     pub is_pair: bool,
     /// Of a listener: how many connections may wait.
     pub backlog: usize,
-    /// `SO_ERROR`: the error of a `connect` that did not wait; 0: none.
+    /// `SO_ERROR`: the error of a `connect` that did not wait; 0 if there is none.
     pub error: i32,
-    /// `shutdown` of the direction.
+    /// `shutdown` has ended receiving.
     pub is_read_shut: bool,
-    /// As [`is_read_shut`](Self::is_read_shut).
+    /// `shutdown` has ended sending.
     pub is_write_shut: bool,
-    /// Its last descriptor is closed.
+    /// This process has closed its last descriptor.
     pub is_closed: bool,
-    /// So is that of each other process that had it: what is behind it ends when all was sent.
+    /// All other processes that had it have done so, too: the connection ends when all is sent.
     pub is_over: bool,
 }
 
 /// A descriptor that programs do not see.
 struct Hidden(usize);
 
-/// All of them, but those that the bypass uses as well.
+/// All hidden descriptors, except those that the bypass uses as well.
 pub static HIDDEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// The number of a descriptor that a socket will have for itself: what is reserved before a
-/// connection is accepted is not missing afterwards, when the connection would be lost.
+/// The reserved number of a socket's own descriptor. Reserving it before a connection is accepted
+/// ensures that no number is missing afterwards, when the connection would be lost.
 pub struct Place(Reserved);
 
 impl Place {
@@ -90,7 +91,7 @@ impl Place {
 }
 
 impl Hidden {
-    /// A copy of a descriptor.
+    /// Copies a descriptor.
     fn new(place: Place, index: usize) -> Result<Self> {
         let number = place.0.dup(index).map_err(|error| error.errno)?;
         HIDDEN.lock().push(number);
@@ -105,10 +106,10 @@ impl Hidden {
 impl Drop for Hidden {
     fn drop(&mut self) {
         table::forget(self.0);
-        // Both or none, for a child.
+        // Under the lock, so that the child of a fork finds both changes or neither.
         let mut hidden = HIDDEN.lock();
         self.forget(&mut hidden);
-        // It is closed in any case.
+        // The descriptor is closed even on an error.
         let _ = runtime::fd::close(self.0);
     }
 }
@@ -117,7 +118,7 @@ impl Drop for Hidden {
 pub struct Socket {
     file: Hidden,
     state: Mutex<State>,
-    /// The processes that have it.
+    /// The processes that share it.
     pub owners: Owners,
     /// The descriptors of this process that share it.
     descriptors: AtomicUsize,
@@ -127,24 +128,24 @@ pub struct Socket {
     pub options: Mutex<Options>,
     /// Bytes that `MSG_PEEK` has taken from the ring and no receive has taken yet.
     pub peeked: Mutex<Vec<u8>>,
-    /// Whether there ever was a `MSG_PEEK`.
+    /// Whether `MSG_PEEK` was ever used.
     pub has_peeked: AtomicBool,
-    /// Threads that receive from the ring past `peeked`.
+    /// Number of threads that receive from the ring past `peeked`.
     pub receiving: AtomicUsize,
-    /// The program was told that the peer has ended, or should have been by now.
+    /// A call has reported the peer's end to the program, or should have by now.
     pub knows_end: AtomicBool,
-    /// Of sockets of Scheduled Transfers.
+    /// The state of a socket of Scheduled Transfers.
     pub transfers: Option<Mutex<Transfers>>,
-    /// Of their listeners: connections that are being set up, the oldest first.
+    /// Of a listener of Scheduled Transfers: connections in set-up, the oldest first.
     pub greetings: Mutex<Vec<Greeting>>,
-    /// A thread sets the connection up.
+    /// A thread is setting up the connection, or has done so.
     is_establishing: AtomicBool,
-    /// What tells other threads that it is done, once one waits for that.
+    /// Wakes other threads when the set-up has ended; made once a thread waits for that.
     settled: Mutex<Option<Settled>>,
 }
 
 impl Socket {
-    /// A socket of the endpoint behind a descriptor.
+    /// Makes a socket for the endpoint behind a descriptor.
     ///
     /// # Errors
     /// `EBADF`.
@@ -167,7 +168,7 @@ impl Socket {
         })
     }
 
-    /// The same as a socket of Scheduled Transfers.
+    /// Makes it a socket of Scheduled Transfers.
     pub fn with_transfers(self, transfers: Transfers) -> Self {
         Self {
             transfers: Some(Mutex::new(transfers)),
@@ -175,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// The same as the end of a connection that is there.
+    /// Makes it the end of an existing connection.
     pub fn connected(self, options: Options) -> Self {
         self.update(|state| state.phase = Phase::Connected);
         *self.options.lock() = options;
@@ -187,7 +188,7 @@ impl Socket {
         self.file.0
     }
 
-    /// The state at this moment.
+    /// Returns a copy of the current state.
     pub fn state(&self) -> State {
         *self.state.lock()
     }
@@ -197,18 +198,18 @@ impl Socket {
         change(&mut self.state.lock());
     }
 
-    /// Whether calls never wait.
+    /// Whether calls return `EAGAIN` instead of waiting (`O_NONBLOCK`).
     pub fn is_nonblocking(&self) -> bool {
         self.is_nonblocking.load(Ordering::Relaxed)
     }
 
-    /// Sets that.
+    /// Sets [`is_nonblocking`](Self::is_nonblocking).
     pub fn set_nonblocking(&self, set: bool) {
         self.is_nonblocking.store(set, Ordering::Relaxed);
     }
 
-    /// Takes the result of a `connect` that did not wait, if it is there: the phase is another one
-    /// then, and a failure is the socket's error.
+    /// Takes the result of a `connect` that did not wait, if it has ended. This changes the phase;
+    /// a failure becomes the socket's error.
     pub fn collect(&self, number: usize) {
         let Phase::Connecting(to, since) = self.state().phase else {
             return;
@@ -220,7 +221,7 @@ impl Socket {
         }
         let result = match raw::connect(number, to) {
             Ok(_) | Err(EISCONN) => match self.establish(number) {
-                // Another thread is at it, and says when it is done.
+                // Another thread sets up the connection and signals the end.
                 None => return,
                 Some(result) => result,
             },
@@ -228,7 +229,7 @@ impl Socket {
             Err(error) => Err(errors::connect(error, since.elapsed())),
         };
         self.update(|state| match result {
-            // Another thread has taken it.
+            // Another thread has taken the result.
             _ if state.phase != Phase::Connecting(to, since) => {}
             Ok(()) => state.phase = Phase::Connected,
             Err(error) => {
@@ -236,14 +237,14 @@ impl Socket {
                 state.error = error;
             }
         });
-        // Behind the change: whoever begins to wait later finds it.
+        // After the change, so that a thread that begins to wait later finds it.
         if let Some(settled) = &*self.settled.lock() {
             settled.say();
         }
     }
 
-    /// What can be read when the thread that sets the connection up has done so; `None`: no thread
-    /// is at it.
+    /// Returns a descriptor that becomes readable when the thread that sets up the connection has
+    /// finished; `None` if no thread is doing so.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
@@ -260,8 +261,8 @@ impl Socket {
     }
 
     /// Does what follows a SCIF connect: the set-up of Scheduled Transfers, which takes a round
-    /// trip to a server that has accepted. `None`: another thread does it; `ENOTCONN`: another
-    /// process.
+    /// trip to a server that has accepted. Returns `None` if another thread does it, and
+    /// `ENOTCONN` if another process does.
     pub fn establish(&self, number: usize) -> Option<Result<()>> {
         let Some(transfers) = &self.transfers else {
             return Some(Ok(()));
@@ -277,12 +278,12 @@ impl Socket {
         Some(established.map(|established| self.set_established(established)))
     }
 
-    /// Whether a thread has begun to set the connection up.
+    /// Whether a thread has begun to set up the connection.
     pub fn is_establishing(&self) -> bool {
         self.is_establishing.load(Ordering::SeqCst)
     }
 
-    /// Records that a connection of Scheduled Transfers is set up.
+    /// Records the set-up of a connection of Scheduled Transfers.
     pub fn set_established(&self, established: Established) {
         if let Some(transfers) = &self.transfers {
             if established.link.is_some() {
@@ -292,15 +293,15 @@ impl Socket {
         }
     }
 
-    /// Ends the endpoint, though threads in calls and the bypass keep its file open. One that has
-    /// gone already needs nothing more.
+    /// Ends the endpoint, although threads in calls and the bypass keep its file open. Nothing is
+    /// left to do if the endpoint has already gone.
     pub fn end_endpoint(&self) {
         table::forget(self.number());
         let _ = raw::shutdown(self.number());
     }
 
-    /// Keeps other threads from the socket until [`open`](Self::open). In the order in which calls
-    /// take the locks inside each other.
+    /// Keeps other threads from the socket until [`open`](Self::open). Takes the locks in the
+    /// order in which calls nest them.
     pub fn hold(&self) {
         core::mem::forget(self.greetings.lock());
         core::mem::forget(self.peeked.lock());
@@ -312,10 +313,10 @@ impl Socket {
         core::mem::forget(self.state.lock());
     }
 
-    /// Ends what [`hold`](Self::hold) began.
+    /// Unlocks what [`hold`](Self::hold) locked.
     ///
     /// # Safety
-    /// It was held, here or in the process that this one is a copy of.
+    /// The socket was held, in this process or in the parent of the fork that made this one.
     pub unsafe fn open(&self) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -330,9 +331,9 @@ impl Socket {
         }
     }
 
-    /// In the child of a fork: what threads of the parent were doing is not done here, and what the
-    /// parent has not sent yet is the parent's to send. A connection with the bypass is the
-    /// parent's alone.
+    /// Corrects the state in the child of a fork. The parent's threads do not run here, and the
+    /// parent sends what it has not sent yet. A connection with the bypass belongs to the parent
+    /// alone.
     pub fn forked(&self) {
         self.receiving.store(0, Ordering::Relaxed);
         self.is_establishing.store(false, Ordering::Relaxed);
@@ -344,21 +345,21 @@ impl Socket {
         }
     }
 
-    /// Whether it has a connection with the bypass.
+    /// Whether the connection has the bypass.
     pub fn has_link(&self) -> bool {
         let transfers = self.transfers.as_ref();
         transfers.is_some_and(|transfers| transfers.lock().has_link())
     }
 
-    /// Counts a descriptor less; whether it was the last one.
+    /// Counts one descriptor less, and returns whether it was the last.
     fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// The state of a socket that can transfer data.
+    /// Returns the state of a socket that can transfer data.
     ///
     /// # Errors
-    /// The error of a `connect` that has failed, once; `ENOTCONN`; `EALREADY`: it connects.
+    /// The error of a `connect` that has failed, once; `ENOTCONN`; `EALREADY` while it connects.
     pub fn transferring(&self, number: usize) -> Result<State> {
         self.collect(number);
         let state = self.state();
@@ -372,7 +373,7 @@ impl Socket {
         }
     }
 
-    /// The error that waits to be told; there is none afterwards.
+    /// Takes the error that no call has reported yet; 0 if there is none.
     pub fn take_error(&self) -> i32 {
         core::mem::take(&mut self.state.lock().error)
     }
@@ -381,10 +382,10 @@ impl Socket {
 /// Sockets by their descriptors.
 pub type Table = Vec<Option<Arc<Socket>>>;
 
-/// Those of this process.
+/// The sockets of this process.
 pub static TABLE: Mutex<Table> = Mutex::new(Vec::new());
 
-/// The socket of a descriptor, and the descriptor that calls on it use.
+/// Finds the socket of a descriptor, and the descriptor that calls on it use.
 ///
 /// # Errors
 /// `EBADF`, `ENOTSOCK`.
@@ -396,7 +397,7 @@ pub fn find(number: c_int) -> Result<(usize, Arc<Socket>)> {
     adopt(number, index).map(|socket| (socket.number(), socket))
 }
 
-/// A socket for an endpoint that another program made, or `scif_open`.
+/// Makes a socket for an endpoint that another program or `scif_open` made.
 fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     let turn = descriptor::turn(index).map_err(|error| error.errno)?;
     let flags = runtime::fd::fcntl(index, F_GETFL, 0).map_err(|_| EBADF)?;
@@ -412,12 +413,12 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     socket.set_nonblocking(flags & O_NONBLOCK != 0);
     let socket = Arc::new(socket);
     let mut table = TABLE.lock();
-    // A close that began before finds no socket, and the number may mean another file already; one
-    // that begins now finds this one.
+    // A close that began before finds no socket, and the number may already name another file. A
+    // close that begins now finds this socket.
     if !descriptor::is_turn(index, turn) {
         return Err(EBADF);
     }
-    // Another thread may have made one meanwhile, and keep something in it already.
+    // Another thread may have made a socket meanwhile, and may already keep state in it.
     if let Some(Some(other)) = table.get(index) {
         return Ok(Arc::clone(other));
     }
@@ -425,12 +426,13 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     Ok(socket)
 }
 
-/// Records the socket of a descriptor; the one that it was before, if this was its last one.
+/// Records the socket of a descriptor. Returns its former socket if this was its last descriptor.
 pub fn insert(index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     insert_in(&mut TABLE.lock(), index, socket)
 }
 
-/// The counts of descriptors go with the table: a child finds both.
+/// Changes the descriptor counts under the table's lock, so that the child of a fork finds them
+/// consistent.
 fn insert_in(table: &mut Table, index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     socket.descriptors.fetch_add(1, Ordering::Relaxed);
     if index >= table.len() {
@@ -441,29 +443,29 @@ fn insert_in(table: &mut Table, index: usize, socket: Arc<Socket>) -> Option<Arc
     former.filter(|former| former.drop_descriptor())
 }
 
-/// Gives a new endpoint of the system to C as a socket.
+/// Opens a descriptor for a new endpoint of the system, and records its socket.
 pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
     let number = descriptor::opened(index, close_on_exec);
     insert(index, Arc::new(socket));
     number
 }
 
-/// The number behind the highest one that may be in the table.
+/// Returns the number after the highest descriptor that may be in the table.
 pub fn numbers() -> usize {
     TABLE.lock().len()
 }
 
-/// What a descriptor was that means nothing any more.
+/// What a descriptor was before it was removed from the table.
 pub enum Taken {
     /// No socket.
     Nothing,
-    /// One of the descriptors of a socket.
+    /// One of several descriptors of a socket.
     Copy,
-    /// The last one.
+    /// The last descriptor of a socket.
     Last(Arc<Socket>),
 }
 
-/// Takes the socket of a descriptor out of the table.
+/// Removes a descriptor from the table.
 pub fn take(index: usize) -> Taken {
     let mut table = TABLE.lock();
     let Some(socket) = table.get_mut(index).and_then(Option::take) else {

@@ -1,4 +1,4 @@
-//! Sending and receiving: the data path of stream sockets, which is `lib/scif`'s.
+//! Sends and receives bytes: the data path of stream sockets, which is that of `lib/scif`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,13 +22,13 @@ use crate::{Result, errors, node};
 pub mod flag {
     use core::ffi::c_int;
 
-    /// Out of band: there is nothing like it.
+    /// Out-of-band data, which SCIF does not have.
     pub const OOB: c_int = 0x01;
-    /// Leaves the data there.
+    /// Leaves the data in place.
     pub const PEEK: c_int = 0x02;
     /// Does not wait.
     pub const DONTWAIT: c_int = 0x40;
-    /// Waits for all.
+    /// Waits until the buffer is full.
     pub const WAITALL: c_int = 0x100;
 }
 
@@ -36,23 +36,23 @@ pub mod flag {
 pub mod event {
     use core::ffi::c_int;
 
-    /// Data, a connection or the end.
+    /// Data, a connection request or the end.
     pub const IN: c_int = 0x001;
-    /// Room.
+    /// Room for data.
     pub const OUT: c_int = 0x004;
     /// A failed `connect`.
     pub const ERR: c_int = 0x008;
-    /// The connection's end.
+    /// The end of the connection.
     pub const HUP: c_int = 0x010;
-    /// Data of the only kind there is.
+    /// Normal data, the only kind that exists.
     pub const READ_NORMAL: c_int = 0x040;
-    /// Room for it.
+    /// Room for normal data.
     pub const WRITE_NORMAL: c_int = 0x100;
-    /// The peer sends nothing any more.
+    /// The peer no longer sends.
     pub const READ_HUP: c_int = 0x2000;
 }
 
-/// Most bytes that `MSG_PEEK` sees.
+/// Most bytes that `MSG_PEEK` returns.
 const MOST_PEEKED: usize = 64 * 1024;
 
 /// How long a call waits.
@@ -67,7 +67,7 @@ pub enum Waiting {
 }
 
 impl Waiting {
-    /// For a call with these flags and the socket's limit.
+    /// Makes the limit of a call, from its flags and the socket's own limit.
     pub fn new(socket: &Socket, flags: c_int, limit: Option<Duration>) -> Self {
         match limit {
             _ if flags & flag::DONTWAIT != 0 || socket.is_nonblocking() => Self::No,
@@ -76,12 +76,12 @@ impl Waiting {
         }
     }
 
-    /// At most so long.
+    /// Waits for at most this long from now.
     pub fn limited(limit: Duration) -> Self {
         Self::Until(Instant::now() + limit)
     }
 
-    /// The same, but at most so long.
+    /// Shortens the limit to at most this long from now.
     pub fn at_most(self, limit: Duration) -> Self {
         match (self, Self::limited(limit)) {
             (Self::No, _) => Self::No,
@@ -90,7 +90,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the call must not wait any more.
+    /// Whether the time is up.
     pub fn is_over(self) -> bool {
         match self {
             Self::No => true,
@@ -99,8 +99,9 @@ impl Waiting {
         }
     }
 
-    /// Waits until an endpoint, the first of `numbers`, is ready as `look` says, which is asked
-    /// again when one of `events` has happened to one of them, or its end.
+    /// Waits until the endpoint that is the first of `numbers` is ready. `look` says whether it
+    /// is, and is called again after one of `events`, or the end, has occurred at any of
+    /// `numbers`.
     ///
     /// # Errors
     /// `EAGAIN`; those of the event queue.
@@ -135,8 +136,8 @@ impl Waiting {
         self.wait(&[number], Readiness::IN, || has_request(number))
     }
 
-    /// Waits until bytes can be taken from an endpoint or given to it, as `wanted` says, or it
-    /// ends.
+    /// Waits until an endpoint is ready as `wanted` says: until bytes can be received or sent, or
+    /// it ends.
     ///
     /// # Errors
     /// `EAGAIN`; those of the event queue.
@@ -145,7 +146,7 @@ impl Waiting {
     }
 }
 
-/// Whether a request waits at a listener, or it has ended.
+/// Whether a connection request waits at a listener, or the listener has ended.
 fn has_request(number: usize) -> bool {
     let wanted = Readiness::IN.bits();
     table::with(number, |bypass| {
@@ -153,19 +154,19 @@ fn has_request(number: usize) -> bool {
     }) != Ok(0)
 }
 
-/// Whether an endpoint is ready for what is wanted, or has ended.
+/// Whether an endpoint is ready as `wanted` says, or has ended.
 pub fn is_ready(number: usize, wanted: Readiness) -> bool {
     let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()));
     found != Ok(0)
 }
 
-/// Whether the peer's node is lost, so that the connection has ended without a close: data may be
-/// missing.
+/// Whether the peer's node is lost, so that the connection has ended without a close, and data may
+/// be missing.
 fn is_lost(number: usize) -> bool {
     raw::peer(number).is_ok_and(|peer| !node::is_online(peer.node()))
 }
 
-/// Sends.
+/// Sends bytes.
 ///
 /// # Errors
 /// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINTR`, `ENOTCONN`, `EOPNOTSUPP`, `EPIPE`.
@@ -211,9 +212,9 @@ pub fn send(number: usize, socket: &Socket, data: Range<'_>, flags: c_int) -> Re
     }
 }
 
-/// The result of a send that has failed. As with TCP the first one behind the peer's end is taken,
-/// and dropped, if no receive has told of the end: a program that says a last word to a peer which
-/// does not wait for it has done nothing wrong.
+/// Returns the result of a send that has failed. As with TCP, the first send after the peer's end
+/// is accepted and dropped if no receive has reported the end yet: a program that sends a last
+/// message to a peer which does not wait for it has done nothing wrong.
 fn behind_the_end(number: usize, socket: &Socket, error: i32, count: usize) -> Result<usize> {
     let error = errors::send(error, is_lost(number));
     match error == EPIPE && !socket.knows_end.swap(true, Ordering::Relaxed) {
@@ -222,7 +223,7 @@ fn behind_the_end(number: usize, socket: &Socket, error: i32, count: usize) -> R
     }
 }
 
-/// Receives; 0 at the end of the stream.
+/// Receives bytes; returns 0 at the end of the stream.
 ///
 /// # Errors
 /// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINTR`, `EINVAL`, `ENOTCONN`.
@@ -267,14 +268,14 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
     }
 }
 
-/// Waits until there is something to receive, or the end.
+/// Waits until there are bytes to receive, or the end.
 fn wait_for_bytes(number: usize, socket: &Socket, waiting: Waiting) -> Result<()> {
     waiting.wait(&[number], Readiness::IN, || {
         !socket.peeked.lock().is_empty() || is_ready(number, Readiness::IN)
     })
 }
 
-/// The result for the caller of a failed call on the ring.
+/// Translates the error of a failed call on the ring into the caller's result.
 fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
     let state = socket.state();
     match error {
@@ -290,15 +291,16 @@ fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
     }
 }
 
-/// A thread that receives from the ring, which may sleep there: the next bytes are its own.
+/// Counts a thread that receives from the ring without the lock on `peeked`. It may sleep in the
+/// receive, and the next bytes are its own.
 struct Direct<'a>(&'a Socket);
 
 impl<'a> Direct<'a> {
-    /// `None`: callers take turns, because bytes were peeked at once.
+    /// Returns `None` once `MSG_PEEK` was ever used: then callers take turns.
     fn enter(socket: &'a Socket) -> Option<Self> {
         socket.receiving.fetch_add(1, Ordering::SeqCst);
         let direct = Self(socket);
-        // Whoever peeks says so before it looks at the count.
+        // A thread that peeks sets `has_peeked` before it reads the count.
         (!socket.has_peeked.load(Ordering::SeqCst)).then_some(direct)
     }
 }
@@ -309,7 +311,7 @@ impl Drop for Direct<'_> {
     }
 }
 
-/// Receives from the ring; 0: nothing is there.
+/// Receives from the ring; 0 means that it is empty.
 fn receive_directly(
     number: usize,
     buffer: Range<'_>,
@@ -323,8 +325,8 @@ fn receive_directly(
     })
 }
 
-/// Receives what was peeked at, or from the ring; 0: nothing is there. Callers take turns, so that
-/// what was peeked at comes first.
+/// Receives bytes that were peeked at, or else from the ring; 0 means that there are none. Callers
+/// take turns, so that peeked bytes come first.
 fn receive_peeked(number: usize, socket: &Socket, buffer: Range<'_>) -> Result<usize> {
     let mut peeked = socket.peeked.lock();
     if peeked.is_empty() {
@@ -336,7 +338,7 @@ fn receive_peeked(number: usize, socket: &Socket, buffer: Range<'_>) -> Result<u
     Ok(count)
 }
 
-/// Gives what is there and leaves it there.
+/// Copies the next bytes to the caller and leaves them in place.
 fn peek(number: usize, socket: &Socket, buffer: Range<'_>, waiting: Waiting) -> Result<usize> {
     loop {
         let filled = fill(number, socket, buffer.bytes().min(MOST_PEEKED));
@@ -350,14 +352,14 @@ fn peek(number: usize, socket: &Socket, buffer: Range<'_>, waiting: Waiting) -> 
         if let Err(error) = filled {
             return ended(number, socket, error);
         }
-        // A thread that has slept takes what there is first.
+        // A thread that has slept in a receive takes its bytes first.
         runtime::thread::yield_now();
         wait_for_bytes(number, socket, waiting)?;
     }
 }
 
-/// Takes bytes from the ring to be peeked at, until there are `wanted` or none is left; none as
-/// long as a thread sleeps for them.
+/// Takes bytes from the ring into `peeked`, until it has `wanted` bytes or the ring is empty.
+/// Takes none while a thread receives from the ring directly.
 fn fill(number: usize, socket: &Socket, wanted: usize) -> Result<()> {
     let mut peeked = socket.peeked.lock();
     if socket.receiving.load(Ordering::SeqCst) > 0 {
@@ -374,7 +376,8 @@ fn fill(number: usize, socket: &Socket, wanted: usize) -> Result<()> {
     Ok(())
 }
 
-/// `FIONREAD`: the bytes that can be received now, at most those that can be peeked at.
+/// `FIONREAD`. Returns how many bytes can be received now, counting no further than can be peeked
+/// at.
 ///
 /// # Errors
 /// `ENOTCONN`; `EOPNOTSUPP` for messages.
@@ -402,7 +405,7 @@ pub fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The state of a socket that is connected; waits until it is.
+/// Waits until a socket is connected, and returns its state.
 ///
 /// # Errors
 /// `EAGAIN`; the error of the `connect`; `ENOTCONN`.
@@ -416,7 +419,7 @@ pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> 
                 waiting.wait(&watched, Readiness::OUT, || {
                     socket.collect(number);
                     let connects = matches!(socket.state().phase, Phase::Connecting(..));
-                    // If another thread has begun to set it up, that is to be watched, too.
+                    // If another thread has begun the set-up, its end has to be watched, too.
                     !connects || settled.is_none() && socket.settled() != Ok(None)
                 })?
             }

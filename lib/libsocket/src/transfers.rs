@@ -1,5 +1,5 @@
-//! The state of sockets of Scheduled Transfers: their options, and the set-up of their
-//! connections.
+//! The state of sockets of Scheduled Transfers (`docs/st.md`): their options, and the set-up of
+//! their connections.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -33,25 +33,25 @@ const LOCAL_UNIT: c_int = 1008;
 const REMOTE_UNIT: c_int = 1009;
 const LOCAL_BUFFER: c_int = 1010;
 const REMOTE_BUFFER: c_int = 1011;
-/// Our own: the channels of a connection.
+/// Skiff's own option: the number of channels of a connection.
 const CHANNELS: c_int = 2000;
-/// Hints of the original system, and the one of them that has bounds.
+/// Hints of the original system. They have no effect; only `VIRTUAL_CHANNEL` has bounds.
 const HINTS: core::ops::RangeInclusive<c_int> = 1..=14;
 const VIRTUAL_CHANNEL: c_int = 4;
 
-/// Logarithms of the sizes that both ends have: of a data unit, of a buffer.
+/// Binary logarithms of the sizes of a data unit and of a buffer, for both ends.
 const UNIT_BITS: c_int = 20;
 const BUFFER_BITS: c_int = 12;
 
-/// How long a client waits for the answer.
+/// How long a client waits for the server's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// A connection that is set up.
+/// A connection whose set-up is complete.
 #[derive(Clone)]
 pub struct Established {
     own: Parameters,
     peer: Parameters,
-    /// With the bypass: the connection as the library of transfers has it.
+    /// With the bypass: the connection of `st`.
     pub link: Option<Arc<Connection>>,
 }
 
@@ -60,11 +60,11 @@ pub struct Established {
 pub struct Transfers {
     options: Chosen,
     established: Option<Established>,
-    /// Messages that are coming.
+    /// Assembles the messages that are being received.
     pub assembler: Assembler,
-    /// Bytes that did not fit into the ring.
+    /// Bytes that did not fit into the ring, in the order in which they have to be sent.
     pub unsent: Unsent,
-    /// The end is among them, or sent.
+    /// The end of the messages is in `unsent`, or is sent.
     pub is_ended: bool,
 }
 
@@ -89,7 +89,7 @@ impl Default for Chosen {
 }
 
 impl Transfers {
-    /// Those of an accepted socket before its set-up: as its listener chose.
+    /// Returns the state of an accepted socket before its set-up: it has its listener's options.
     pub fn inherited(&self) -> Self {
         Self {
             options: self.options.clone(),
@@ -102,7 +102,7 @@ impl Transfers {
         self.options.setup.bypass
     }
 
-    /// Whether there is an option of this name that can be set.
+    /// Whether an option of this name exists and can be set.
     pub fn can_set(name: c_int) -> bool {
         HINTS.contains(&name) || [BYPASS, LOCAL_SLOTS, TOLD_SLOTS, CHANNELS].contains(&name)
     }
@@ -110,12 +110,12 @@ impl Transfers {
     /// Sets an option.
     ///
     /// # Errors
-    /// `EINVAL`: a bad value.
+    /// `EINVAL` for a bad value.
     pub fn set_option(&mut self, name: c_int, value: c_int) -> Result<()> {
         let options = &mut self.options;
         match name {
             BYPASS if matches!(value, 0 | 1) => options.setup.bypass = value == 1,
-            // Values out of range are refused by connect and accept.
+            // `connect` and `accept` refuse values out of range.
             LOCAL_SLOTS | TOLD_SLOTS if value > 0 => options.setup.slots = value as u32,
             CHANNELS if value > 0 => options.setup.channels = value as u32,
             VIRTUAL_CHANNEL if !(1..=3).contains(&value) => return Err(EINVAL),
@@ -127,10 +127,10 @@ impl Transfers {
         Ok(())
     }
 
-    /// An option of the socket with this descriptor.
+    /// Returns an option's value; `number` is a descriptor of the socket.
     ///
     /// # Errors
-    /// `ENOPROTOOPT`; `ENOTCONN` for what the peer tells.
+    /// `ENOPROTOOPT`; `ENOTCONN` for values that come from the peer.
     pub fn option(&self, number: usize, name: c_int) -> Result<c_int> {
         let setup = self.options.setup;
         let established = self.established();
@@ -159,12 +159,12 @@ impl Transfers {
         established.is_some_and(|established| established.link.is_some())
     }
 
-    /// Records a connection that is set up.
+    /// Records a connection whose set-up is complete.
     pub fn set_established(&mut self, established: Established) {
         self.established = Some(established);
     }
 
-    /// The connection.
+    /// Returns the connection.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -176,7 +176,7 @@ impl Transfers {
 /// Sets up a connection over an endpoint that has connected.
 ///
 /// # Errors
-/// `ECONNREFUSED`: the ends do not agree. `EINVAL`: bad own options. `ETIMEDOUT`.
+/// `ECONNREFUSED` if the ends do not agree; `EINVAL` if our own options are bad; `ETIMEDOUT`.
 pub fn establish(number: usize, transfers: &Transfers) -> Result<Established> {
     let options = transfers.options.setup;
     let result = match options.bypass {
@@ -187,13 +187,13 @@ pub fn establish(number: usize, transfers: &Transfers) -> Result<Established> {
         st::Error::Refused(Refused::OwnOptions) => EINVAL,
         st::Error::TimedOut => ETIMEDOUT,
         st::Error::Refused(_) | st::Error::Ended | st::Error::Broken => ECONNREFUSED,
-        // The server has gone again before its memory was mapped.
+        // The server has closed the connection before its memory was mapped.
         error if matches!(error.errno(), ENXIO | ECONNRESET | ENOTCONN) => ECONNREFUSED,
         error => error.errno(),
     })
 }
 
-/// The endpoint of a descriptor, with a descriptor of its own: the program's stays the program's.
+/// Makes an endpoint with a descriptor of its own: the program's stays open and its own.
 fn endpoint_of(number: usize) -> st::Result<scif::Endpoint> {
     let file = Fd::new(libredox::call::dup(number, b"")?);
     file.fcntl(syscall::flag::F_SETFD, libredox::flag::O_CLOEXEC as usize)?;
@@ -212,7 +212,7 @@ fn with_bypass(number: usize, options: setup::Options) -> st::Result<Established
 }
 
 impl Established {
-    /// With the bypass.
+    /// Wraps a connection with the bypass.
     pub fn with(link: Connection) -> Self {
         Self {
             own: link.own(),
@@ -245,9 +245,10 @@ fn without_bypass(number: usize, options: setup::Options) -> st::Result<Establis
     })
 }
 
-/// The server's side: a listener's options for a connection that it has accepted.
+/// The server's side: answers on a connection that a listener with these options has accepted.
 impl Transfers {
-    /// Begins the set-up with the bypass; `None` without it, where [`answer`](Self::answer) is all.
+    /// Begins the set-up with the bypass. Returns `None` without the bypass, where
+    /// [`answer`](Self::answer) is the whole set-up.
     ///
     /// # Errors
     /// `Refused(OwnOptions)`.
@@ -275,7 +276,8 @@ impl Transfers {
                 })
             }
             Err(refused) => {
-                // This end returns the reason; the peer gets the refusal, or the end.
+                // This end returns the reason; the peer gets the refusal, or finds the connection
+                // ended.
                 let _ = send(number, &Record::Reject);
                 Err(refused.into())
             }
