@@ -1,4 +1,4 @@
-//! Functions for what there is not: they say so.
+//! Functions that are not supported: they return errors.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -70,7 +70,7 @@ absent! {
     ibv_qp_attach_comp_cntr(*mut c_void, *mut c_void, *mut c_void);
 }
 
-/// Ends of objects that nobody has.
+/// Destructors of objects that cannot exist.
 macro_rules! absent_ends {
     ($($name:ident;)*) => {
         $(#[unsafe(no_mangle)]
@@ -84,7 +84,7 @@ absent_ends! {
     ibv_unimport_dm;
 }
 
-/// -1, with the reason in `errno`.
+/// Returns -1, with the reason in `errno`.
 fn minus_one(number: i32) -> c_int {
     skiff_libc::errno::set(number);
     -1
@@ -95,13 +95,13 @@ extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut c_void) -> c_int {
     minus_one(EOPNOTSUPP)
 }
 
-/// Memory of the library's has no file.
+/// The library's memory has no file.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut c_void) -> c_int {
     minus_one(ENODATA)
 }
 
-/// The one function that gives the negative number.
+/// The only function that returns the negative error number.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_resolve_eth_l2_from_gid(
     _: *mut c_void,
@@ -112,7 +112,7 @@ extern "C" fn ibv_resolve_eth_l2_from_gid(
     -EOPNOTSUPP
 }
 
-/// Nothing is promised.
+/// No order is guaranteed.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_query_qp_data_in_order(_: *mut c_void, _: c_int, _: u32) -> c_int {
     0
@@ -138,7 +138,7 @@ struct TagInfo {
     private: u32,
 }
 
-/// No completion has a tag.
+/// Completions have no tags.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_wc_read_tm_info(_: *mut c_void, info: *mut TagInfo) {
     if !info.is_null() {

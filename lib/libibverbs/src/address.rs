@@ -1,4 +1,4 @@
-//! Address handles, rates, and groups.
+//! Address handles, rates, and multicast groups.
 
 use alloc::boxed::Box;
 use core::ffi::c_int;
@@ -11,7 +11,7 @@ use crate::place::get;
 use crate::types::{Ah, AhAttr, Context, Gid, Grh, Pd, Qp, Wc};
 use crate::{Result, errno_of, number, object};
 
-/// The local identifier of a destination: as it is, or that of its global one.
+/// Returns the local identifier of a destination, or derives it from the global one.
 pub fn lid_of(attr: &AhAttr) -> u16 {
     match attr.dlid {
         0 if attr.is_global != 0 => device::node_of(&attr.dgid.0).map_or(0, address::lid),
@@ -146,7 +146,7 @@ pub extern "C" fn ibv_detach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> 
 
 // ---- Rates ----
 
-/// Codes of rates, with the multiple of 2.5 Gbit/s and Mbit/s.
+/// Codes of rates, each with its multiple of 2.5 Gbit/s and its rate in Mbit/s.
 const RATES: [(c_int, c_int, c_int); 23] = [
     (2, 1, 2500),
     (5, 2, 5000),

@@ -60,7 +60,7 @@ fn create(
     if vector >= of.num_comp_vectors as u32 {
         return Err(EINVAL);
     }
-    // The queue's address is its name in the channel, so its memory comes first.
+    // The queue's address identifies it in the channel, so its memory is allocated first.
     let mut cq = Box::new(Cq {
         context,
         channel,
@@ -104,7 +104,7 @@ pub extern "C" fn ibv_create_cq(
 
 /// `IBV_WC_STANDARD_FLAGS`.
 const STANDARD_FLAGS: u64 = (1 << 7) - 1;
-/// Bits of `comp_mask`, and of `flags`, that are known.
+/// Known bits of `comp_mask` and of `flags`.
 const KNOWN_BITS: u32 = 0b11;
 
 fn create_extended(context: *mut Context, attr: *const CqInitAttrEx) -> Result<*mut Cq> {
@@ -140,10 +140,10 @@ extern "C" fn ibv_cq_ex_to_cq(cq: *mut Cq) -> *mut Cq {
     cq
 }
 
-/// A queue and its context.
+/// Returns a completion queue and its context.
 ///
 /// # Errors
-/// `EINVAL`: none.
+/// `EINVAL` if it is null.
 fn find<'a>(cq: *const Cq) -> Result<(&'a Cq, &'a Context)> {
     // SAFETY: a queue of ours, whose context lives as long.
     unsafe {
@@ -175,7 +175,7 @@ fn resize(cq: *mut Cq, cqe: c_int) -> Result<()> {
     let (of, context) = find(cq)?;
     let size = u32::try_from(cqe).map_err(|_| EINVAL)?;
     context.raw.resize_cq(of.id, size).map_err(errno_of)?;
-    // SAFETY: as above; the number is for the program to look at.
+    // SAFETY: as above; the field is for the program to read.
     unsafe { (*cq).cqe = cqe };
     Ok(())
 }
@@ -185,7 +185,7 @@ extern "C" fn ibv_resize_cq(cq: *mut Cq, cqe: c_int) -> c_int {
     number(resize(cq, cqe))
 }
 
-/// Moderation, the only attribute, would delay events.
+/// Not supported: moderation, the only attribute, would delay events.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_modify_cq(_cq: *mut Cq, _attr: *const c_void) -> c_int {
     EOPNOTSUPP
@@ -242,7 +242,7 @@ extern "C" fn ibv_req_notify_cq(cq: *mut Cq, solicited_only: c_int) -> c_int {
 
 // ---- Reading in place ----
 
-/// Takes the next completion to be read in place.
+/// Takes the next completion, for the program to read in place.
 fn next(cq: *mut Cq) -> Result<()> {
     let (of, context) = find(cq)?;
     let mut taken = None;
@@ -264,7 +264,7 @@ unsafe extern "C" fn ibv_start_poll(cq: *mut Cq, mask: *const u32) -> c_int {
     }
 }
 
-/// Begins to read completions in place; there is nothing to end without one.
+/// Begins to read completions in place. If there is no completion, there is nothing to end.
 fn start(cq: *mut Cq) -> Result<()> {
     let (of, _) = find(cq)?;
     of.polling.enter();
@@ -284,7 +284,7 @@ extern "C" fn ibv_end_poll(cq: *mut Cq) {
     }
 }
 
-/// The completion that is read in place.
+/// Returns the completion that is being read in place.
 fn current(cq: *const Cq) -> Wc {
     let found = find(cq).ok().and_then(|(of, _)| *of.current.lock());
     let flushed = WcStatus::WrFlushErr;
@@ -324,7 +324,7 @@ macro_rules! not_recorded {
     };
 }
 
-// No queue that has them can be made.
+// Queues that record these cannot be created.
 not_recorded! {
     ibv_wc_read_completion_ts: u64;
     ibv_wc_read_completion_wallclock_ns: u64;

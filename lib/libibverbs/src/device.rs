@@ -1,4 +1,4 @@
-//! Devices and ports, as their daemon describes them.
+//! Devices and ports, as their driver `ibd` describes them.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -23,13 +23,14 @@ unsafe extern "C" {
     safe fn atexit(handler: extern "C" fn()) -> c_int;
 }
 
-/// Contexts that are open, which say goodbye to their peers when the program ends.
+/// Open contexts. When the program ends, they tell their peers that they leave.
 static OPEN: Mutex<Vec<raw::Context>> = Mutex::new(Vec::new());
-/// The process that has opened them; 0: there was none. Its children have neither the memory that
-/// it shares with the daemon nor its threads, and its peers must not hear that a child has ended.
+/// The process that has opened the contexts; 0 if none has. Its children have neither its threads
+/// nor the memory that it shares with the driver, and its peers must not be told that a child has
+/// ended.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// The device, made when somebody asks for it first.
+/// The device, made on first use.
 static DEVICE: Mutex<Option<&'static Device>> = Mutex::new(None);
 
 /// The only port.
@@ -38,7 +39,7 @@ const PORT: u32 = 1;
 const PKEY: u16 = 0xffff;
 /// The speed of the port in units of 100 Mbit/s: 4 lanes of 25 Gbit/s.
 const SPEED: u64 = 1_000;
-/// The class tree, as programs for Linux name it, and where it is.
+/// The class tree as programs for Linux name it, and its real place.
 const CLASS: &str = "/sys/class/";
 const SCHEME_CLASS: &str = "/scheme/infiniband/class/";
 
@@ -75,7 +76,7 @@ fn list_of(list: List) -> *mut *const Device {
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *const Device {
     let found = match verbs::devices().map_err(errno_of) {
         Ok(found) => Ok(found.len().min(1)),
-        // Without a driver there is no device.
+        // Without a driver, the list is empty.
         Err(ENODEV) => Ok(0),
         Err(error) => Err(error),
     };
@@ -130,7 +131,7 @@ extern "C" fn leave() {
     }
 }
 
-/// Whether this process has opened the contexts that are open.
+/// Whether this process has opened the contexts in the list.
 fn is_owner() -> bool {
     OWNER.load(Ordering::Relaxed) == process::id()
 }
@@ -142,7 +143,7 @@ fn is_owner() -> bool {
 pub fn open() -> Result<Context> {
     let start = |worker: verbs::Worker| {
         let run = move || {
-            // There is nobody to tell of an event queue that fails: the calls go on without it.
+            // When the event queue fails, nothing can report it: the calls continue without it.
             let _ = worker.run();
         };
         thread::spawn(run).map(drop).map_err(verbs::Error::from)
@@ -150,7 +151,7 @@ pub fn open() -> Result<Context> {
     let raw = raw::Context::open(start).map_err(errno_of)?;
     let mut open = OPEN.lock();
     if !is_owner() {
-        // A child leaves its parent's contexts as they are, and what ends them is the parent's.
+        // A child only forgets its parent's contexts: ending them is up to the parent.
         core::mem::take(&mut *open).into_iter().for_each(forget);
         if OWNER.swap(process::id(), Ordering::Relaxed) == 0 {
             atexit(leave);
@@ -180,7 +181,7 @@ unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
         return minus_one(Err(EINVAL));
     }
     if !is_owner() {
-        // It is the parent's.
+        // The context is the parent's.
         return 0;
     }
     // SAFETY: a context of ours, which the caller does not use any more.
@@ -351,7 +352,7 @@ unsafe extern "C" fn ibv_query_gid(
 }
 
 fn entry(context: *const Context, port: u32, index: u32) -> Result<GidEntry> {
-    // An index of the table that nothing is at would be `ENODATA`; the table has one entry.
+    // An empty entry of the table would be `ENODATA`, but the table has one entry only.
     let found = gid(context, port, index)?;
     Ok(GidEntry {
         gid: found,
@@ -443,7 +444,7 @@ extern "C" fn ibv_is_fork_initialized() -> c_int {
     2
 }
 
-/// A file of the class tree, without what is behind its last line.
+/// Reads a file of the class tree, without the newlines at its end.
 fn attribute(directory: *const c_char, file: *const c_char) -> Option<String> {
     if directory.is_null() || file.is_null() {
         return None;

@@ -1,4 +1,4 @@
-//! Asynchronous events, and the acknowledgements that the end of an object waits for.
+//! Asynchronous events, and their acknowledgements, which the destruction of an object waits for.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -10,21 +10,21 @@ use crate::place::get;
 use crate::types::{AsyncEvent, Context, Cq, EventCounts, Qp, Srq};
 use crate::{Result, errno_of, minus_one};
 
-/// How often the end of an object looks for acknowledgements.
+/// Time between two checks for acknowledgements while an object is destroyed.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl EventCounts {
-    /// The program has got an event.
+    /// Counts an event that the program has received.
     pub fn report(&self) {
         self.reported.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The program has acknowledged events.
+    /// Counts events that the program has acknowledged.
     pub fn acknowledge(&self, count: u32) {
         self.acknowledged.fetch_add(count, Ordering::SeqCst);
     }
 
-    /// Waits until all events that the program has got are acknowledged.
+    /// Waits until all received events are acknowledged.
     pub fn wait_acknowledged(&self) {
         let owed = || {
             let reported = self.reported.load(Ordering::SeqCst);
@@ -36,7 +36,7 @@ impl EventCounts {
     }
 }
 
-/// The counts of the object that an event is about; none of those that are no object's.
+/// Returns the counts of the object that an event is about.
 fn of<'a>(element: *mut c_void, subject: Subject) -> Result<&'a EventCounts> {
     // SAFETY: events of an object go with it, and its word is its address.
     unsafe {
@@ -51,12 +51,12 @@ fn of<'a>(element: *mut c_void, subject: Subject) -> Result<&'a EventCounts> {
 fn next(context: *const Context, to: *mut AsyncEvent) -> Result<()> {
     // SAFETY: a context of ours.
     let context = unsafe { get(context)? };
-    // The number of the port, if it is about that.
+    // The object's address, or the number of the port if the event is about the port.
     let element = |event: &verbs::AsyncEvent| {
         core::ptr::with_exposed_provenance_mut::<c_void>(event.user as usize)
     };
     let event = context.raw.events().next_with(|event| {
-        // The end of the object drops its events first, then waits for those that were counted.
+        // Destroying the object drops its events first, then waits for those that were counted.
         if let Some(Ok(counts)) = event.subject.map(|subject| of(element(event), subject)) {
             counts.report();
         }

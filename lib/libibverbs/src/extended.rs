@@ -1,4 +1,4 @@
-//! Requests that are built by calls, between `ibv_wr_start` and `ibv_wr_complete`.
+//! Work requests that calls build between `ibv_wr_start` and `ibv_wr_complete`.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
@@ -39,7 +39,7 @@ extern "C" fn ibv_wr_abort(qp: *mut Qp) {
     }
 }
 
-/// Posts what was built: all or nothing, but for a queue that fills up.
+/// Posts the requests that were built: all or none, unless the queue becomes full.
 fn complete(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     let (requests, result) = core::mem::replace(&mut *of.building.lock(), (Vec::new(), Ok(())));
@@ -60,7 +60,7 @@ extern "C" fn ibv_wr_complete(qp: *mut Qp) -> c_int {
     crate::number(complete(qp))
 }
 
-/// Begins a request, which the program's `wr_id` and `wr_flags` are for.
+/// Begins a request with the program's `wr_id` and `wr_flags`.
 fn begin(qp: *mut Qp, make: impl FnOnce(&mut SendRequest) -> Result<Opcode>) {
     let Ok((of, _)) = find(qp) else {
         return;

@@ -1,8 +1,9 @@
-//! The functions of `infiniband/verbs.h` and `rdma/rdma_cma.h`, for C programs of the image, over
-//! the library `verbs`.
+//! The functions of `infiniband/verbs.h` and `rdma/rdma_cma.h` for C programs of the image,
+//! implemented by the library `verbs`.
 //!
-//! Objects are structures that C sees the beginning of. Functions that give an object return null
-//! with `errno`; those that give an int return the error number, unless `verbs.h` says otherwise.
+//! Objects are structures; C knows only their first fields. Functions that return an object return
+//! null on failure and set `errno`. Functions that return an int return the error number, unless
+//! `verbs.h` says otherwise.
 #![no_std]
 
 extern crate alloc;
@@ -31,7 +32,7 @@ use skiff_libc::errno;
 /// The result of a call; the error is a positive error number.
 type Result<T> = core::result::Result<T, i32>;
 
-/// A result that is an object, as C has it.
+/// Converts a result into an object for C: null on failure, with `errno`.
 fn object<T>(result: Result<T>) -> *mut T {
     match result {
         Ok(value) => Box::into_raw(Box::new(value)),
@@ -39,18 +40,18 @@ fn object<T>(result: Result<T>) -> *mut T {
     }
 }
 
-/// No object, for this reason.
+/// Returns no object, and sets `errno`.
 fn none<T>(number: i32) -> *mut T {
     errno::set(number);
     null_mut()
 }
 
-/// A result that is an error number, as C has it.
+/// Converts a result into an error number for C: 0 on success.
 fn number(result: Result<()>) -> c_int {
     result.err().unwrap_or(0)
 }
 
-/// A result that is -1 on failure, with `errno`.
+/// Converts a result into 0, or -1 on failure, with `errno`.
 fn minus_one(result: Result<()>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -61,7 +62,7 @@ fn minus_one(result: Result<()>) -> c_int {
     }
 }
 
-/// The number of an error of the library.
+/// Returns the error number of an error of `verbs`.
 fn errno_of(error: verbs::Error) -> i32 {
     error.errno()
 }

@@ -66,7 +66,7 @@ extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
     number(dealloc_pd(pd))
 }
 
-/// The bits of the mask that need nothing from the library.
+/// The bits of the mask that need no support by the library.
 const PARENT_MASK: u32 = 0b111;
 
 fn alloc_parent_domain(context: *mut Context, attr: *const ParentDomainAttr) -> Result<Pd> {
@@ -122,7 +122,7 @@ fn access_of(access: c_uint) -> Result<Access> {
     Access::from_bits(known).ok_or(EINVAL)
 }
 
-/// Where and what of a registration.
+/// The memory and the attributes of a registration.
 struct Wanted {
     address: usize,
     length: usize,
@@ -146,7 +146,7 @@ impl Wanted {
         })
     }
 
-    /// The region as C sees it.
+    /// Builds the region for C.
     fn result(&self, context: *mut Context, pd: *mut Pd, key: u32) -> Mr {
         Mr {
             context,
@@ -159,7 +159,7 @@ impl Wanted {
         }
     }
 
-    /// The memory.
+    /// Returns the memory.
     fn range(&self) -> Result<Range<'static>> {
         self.address.checked_add(self.length).ok_or(EINVAL)?;
         // SAFETY: memory that the program gives for transfers, by C's rules.
@@ -307,7 +307,7 @@ fn alloc_buf(pd: *const Pd, size: usize) -> Result<Buf> {
     let pd = unsafe { get(pd)? }.id();
     let size = size.checked_next_multiple_of(4096).filter(|size| *size > 0);
     let size = size.ok_or(EINVAL)?;
-    // Ordinary memory will do when the user has all that the driver gives.
+    // Ordinary memory is used when the user has reached the driver's limit.
     let memory = Memory::new(size).or_else(|_| Memory::ordinary(size));
     memory
         .map(|memory| Buf {
@@ -398,8 +398,8 @@ const MASK_FD: u64 = 1 << 2;
 const MASK_FD_OFFSET: u64 = 1 << 3;
 const MASK_BUF: u64 = 1 << 5;
 
-/// `EINVAL`: a mask that does not say what memory is meant. `EOPNOTSUPP`: memory of a file, bits of
-/// the mask that ask for something else.
+/// Returns `EINVAL` for a mask that does not name the memory, and `EOPNOTSUPP` for memory of a
+/// file or for unknown bits in the mask.
 fn register_ex(pd: *mut Pd, attr: *const MrInitAttr) -> Result<Mr> {
     // SAFETY: the caller's structure.
     let attr = unsafe { get(attr)? };
@@ -514,7 +514,7 @@ extern "C" fn ibv_dealloc_mw(mw: *mut Mw) -> c_int {
     number(dealloc_mw(mw))
 }
 
-/// A request to bind a window, as the verbs take it; `key`: the new one.
+/// Converts a request to bind a window for `verbs`; `key` is the window's new key.
 pub fn bind(window: &Mw, key: u32, info: &BindInfo) -> Result<verbs::Bind> {
     // SAFETY: a region of ours, or none.
     let region = unsafe { info.mr.as_ref() };

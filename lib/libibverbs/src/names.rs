@@ -1,8 +1,8 @@
-//! Names of enumerations' values.
+//! Names of the values of enumerations.
 
 use core::ffi::{CStr, c_char, c_int};
 
-/// The name of a number in a list that begins at 0.
+/// Returns the name of a number from a list that begins at 0, or `other`.
 fn name(list: &[&'static CStr], number: c_int, other: &'static CStr) -> *const c_char {
     let found = usize::try_from(number)
         .ok()

@@ -1,14 +1,15 @@
-//! Objects and lists that C passes, and regions of C programs that one thread is in at a time.
+//! Access to objects and lists that C passes, and regions that one thread of a program enters at a
+//! time.
 
 use runtime::sync::Mutex;
 use syscall::error::EINVAL;
 
 use crate::Result;
 
-/// The value that a pointer of C's points to.
+/// Returns the value that C's pointer points to.
 ///
 /// # Errors
-/// `EINVAL`: it is null.
+/// `EINVAL` if it is null.
 ///
 /// # Safety
 /// It is null or leads to a valid value, which lives as long as the reference is used.
@@ -17,22 +18,22 @@ pub unsafe fn get<'a, T>(pointer: *const T) -> Result<&'a T> {
     unsafe { pointer.as_ref() }.ok_or(EINVAL)
 }
 
-/// As [`get`], to be changed.
+/// As [`get`], but the value may be changed.
 ///
 /// # Errors
-/// As there.
+/// `EINVAL` if it is null.
 ///
 /// # Safety
-/// As there, and nothing else uses the value.
+/// That of [`get`], and nothing else uses the value.
 pub unsafe fn get_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_mut() }.ok_or(EINVAL)
 }
 
-/// An array of C's.
+/// Returns C's array as a slice.
 ///
 /// # Errors
-/// `EINVAL`: a negative length, or no array though there is a length.
+/// `EINVAL` if the length is negative, or if it is not 0 and the pointer is null or not aligned.
 ///
 /// # Safety
 /// The pointer is null or leads to `count` valid values, which live as long as the slice is used.
@@ -48,17 +49,17 @@ pub unsafe fn list<'a, T>(pointer: *const T, count: impl TryInto<usize>) -> Resu
     Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
 }
 
-/// What a program does with an object between two calls, which threads do one after the other.
+/// What a program does with an object between two calls; one thread at a time may do it.
 #[derive(Default)]
 pub struct Region(Mutex<()>);
 
 impl Region {
-    /// Begins, when no other thread is in it.
+    /// Waits until no other thread is in the region, and enters it.
     pub fn enter(&self) {
         core::mem::forget(self.0.lock());
     }
 
-    /// Ends; without effect if it has not begun.
+    /// Leaves the region; no effect if no thread is in it.
     pub fn leave(&self) {
         if self.0.is_locked() {
             // SAFETY: locked by `enter`, whose guard was forgotten. That this is the thread which

@@ -1,4 +1,4 @@
-//! Posting requests.
+//! Posts work requests.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -18,7 +18,7 @@ use crate::shared;
 use crate::types::{Ah, Qp, RecvWr, SendWr, Sge, Srq};
 use crate::{Result, errno_of};
 
-/// `IBV_WR_…` of Linux that there are not.
+/// Codes of Linux's `IBV_WR_…` that are not supported.
 const OTHER_OPCODES: [u32; 4] = [10, 11, 14, 15];
 /// `IBV_SEND_IP_CSUM`.
 const IP_CSUM: u32 = 1 << 4;
@@ -40,7 +40,7 @@ fn opcode(number: u32) -> Result<Opcode> {
     })
 }
 
-/// Flags of a request.
+/// Decodes the flags of a request.
 pub fn flags(bits: u32) -> Result<SendFlags> {
     match bits & IP_CSUM {
         0 => SendFlags::from_bits(bits).ok_or(EINVAL),
@@ -48,7 +48,7 @@ pub fn flags(bits: u32) -> Result<SendFlags> {
     }
 }
 
-/// Segments of a request.
+/// Copies the segments of a request.
 ///
 /// # Safety
 /// The pointer is null or leads to this number of segments.
@@ -61,10 +61,10 @@ unsafe fn segments(from: *const Sge, count: c_int) -> Result<Vec<Segment>> {
     Ok(list.iter().map(segment).collect())
 }
 
-/// Segments of a receive.
+/// Copies the segments of a receive.
 ///
 /// # Safety
-/// As for [`segments`].
+/// That of [`segments`].
 unsafe fn receive_segments(from: *const Sge, count: c_int) -> Result<Segments> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -76,7 +76,7 @@ unsafe fn receive_segments(from: *const Sge, count: c_int) -> Result<Segments> {
     }
 }
 
-/// A segment.
+/// Converts a segment.
 pub fn segment(from: &Sge) -> Segment {
     Segment {
         address: from.addr,
@@ -85,10 +85,10 @@ pub fn segment(from: &Sge) -> Segment {
     }
 }
 
-/// A copy of bytes of the program's that are sent inline.
+/// Appends a copy of the program's bytes, which are sent inline.
 ///
 /// # Safety
-/// The bytes are there.
+/// The bytes can be read.
 pub unsafe fn append_inline(bytes: &mut Vec<u8>, address: u64, length: usize) -> Result<()> {
     if length > (MAX_INLINE as usize).saturating_sub(bytes.len()) {
         return Err(EINVAL);
@@ -98,7 +98,7 @@ pub unsafe fn append_inline(bytes: &mut Vec<u8>, address: u64, length: usize) ->
     Ok(())
 }
 
-/// Where a datagram goes.
+/// Returns the destination of a datagram.
 pub fn datagram(ah: *const Ah, qpn: u32, qkey: u32) -> Result<Datagram> {
     // SAFETY: a handle of ours.
     let ah = unsafe { get(ah)? };
@@ -125,7 +125,7 @@ unsafe fn send_request(wr: &SendWr, qp: &Qp) -> Result<SendRequest> {
     request.data = if flags.contains(SendFlags::INLINE) && !segments.is_empty() {
         let mut bytes = Vec::new();
         for segment in segments {
-            // SAFETY: the caller's promise; a key is not looked at.
+            // SAFETY: the caller's promise; a key is not read.
             unsafe { append_inline(&mut bytes, segment.address, segment.length as usize)? };
         }
         Data::Inline(bytes)
@@ -168,8 +168,8 @@ unsafe fn send_request(wr: &SendWr, qp: &Qp) -> Result<SendRequest> {
     Ok(request)
 }
 
-/// A request as a short one, if it is one: between reliable queue pairs, of one segment, and no
-/// list of them.
+/// Converts a request into a short one. Only a single request of one segment, a send or an RDMA
+/// write between reliable queue pairs, can be short.
 ///
 /// # Safety
 /// The request and all it leads to are C's, as `verbs.h` describes them, as long as the value is
@@ -194,7 +194,7 @@ unsafe fn short_send<'a>(wr: *const SendWr, qp: &Qp) -> Option<ShortSend<'a>> {
     let data = match flags.contains(SendFlags::INLINE) {
         false => ShortData::Segment(segment),
         true if bytes > MAX_INLINE as usize => return None,
-        // SAFETY: the caller's promise; a key is not looked at.
+        // SAFETY: the caller's promise; a key is not read.
         true => ShortData::Inline(unsafe { list(address, bytes).ok()? }),
     };
     let remote = match opcode {
@@ -217,13 +217,13 @@ unsafe fn short_send<'a>(wr: *const SendWr, qp: &Qp) -> Option<ShortSend<'a>> {
     })
 }
 
-/// A list of C's whose items are made requests of, up to the first mistake.
+/// Converts the items of a C list into requests, up to the first error.
 struct Requests<'a, W> {
     next: *mut W,
     mistake: &'a mut Result<()>,
 }
 
-/// The next item of a list.
+/// An item of a C list.
 trait Linked {
     fn next(&self) -> *mut Self;
 }
@@ -241,7 +241,7 @@ impl Linked for RecvWr {
 }
 
 impl<W: Linked> Requests<'_, W> {
-    /// The next request, made by `make`.
+    /// Returns the next request, made by `make`.
     ///
     /// # Safety
     /// The list is C's, as `verbs.h` describes it.
@@ -261,7 +261,7 @@ impl<W: Linked> Requests<'_, W> {
     }
 }
 
-/// Tells of the first item that was not posted; the error number.
+/// Stores the first item that was not posted at `bad`. Returns the error number, or 0.
 ///
 /// # Safety
 /// The list is C's and has more than `count` items; the place is the caller's, or null.

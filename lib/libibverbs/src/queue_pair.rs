@@ -1,4 +1,4 @@
-//! Queue pairs: making, changing, asking, ending.
+//! Queue pairs: creates, modifies, queries and destroys them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use crate::types::{
 };
 use crate::{Result, errno_of, number};
 
-/// Types of Linux that there are not: raw packets and those of drivers.
+/// Types of Linux that are not supported: raw packets, and those of drivers.
 const OTHER_TYPES: [u32; 2] = [8, 255];
 
 fn kind_of(number: u32) -> Result<QpType> {
@@ -30,17 +30,17 @@ fn kind_of(number: u32) -> Result<QpType> {
     }
 }
 
-/// Bytes that a segment takes in a request of hardware, where inline data is in place of segments.
+/// Bytes of a segment in a request of hardware. There, inline data takes the place of segments.
 const SEGMENT: u32 = 16;
 
-/// The bytes of inline data that a queue pair takes: no fewer than would fit into the place of its
-/// segments. Programs that ask for none and send such a few run on hardware because of that.
+/// Returns how many bytes of inline data a queue pair takes: at least as many as its segments have
+/// space for. On hardware, programs that ask for none can still send that many.
 fn inline_of(cap: &QpCap) -> u32 {
     let place = cap.max_send_sge.saturating_mul(SEGMENT).min(MAX_INLINE);
     cap.max_inline_data.max(place)
 }
 
-/// The objects that a queue pair belongs to, besides its attributes.
+/// The objects that a queue pair belongs to and that its attributes do not name.
 struct Domains {
     pd: *mut Pd,
     xrcd: Option<Id>,
@@ -85,7 +85,7 @@ fn create(
         },
         signal_all: attr.sq_sig_all != 0,
     };
-    // The queue pair's address is the word in its events, so its memory comes first.
+    // The queue pair's address identifies it in its events, so its memory is allocated first.
     let mut qp = Box::new(Qp {
         context,
         qp_context: attr.qp_context,
@@ -129,10 +129,10 @@ const PD: u32 = QpInitAttrEx::WITH_PD;
 const XRCD: u32 = 1 << 1;
 const CREATE_FLAGS: u32 = 1 << 2;
 const SEND_OPS: u32 = 1 << 6;
-/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`, the one flag of creation that can be had: what the queue
-/// pair sends to a group does not come back to it.
+/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`, the only creation flag that is supported: the queue pair
+/// does not receive what it sends to a group.
 const DROP_OWN: u32 = 1 << 1;
-/// `IBV_QP_EX_WITH_…` that can be had: all up to `SEND_WITH_INV`.
+/// The supported `IBV_QP_EX_WITH_…`: all up to `SEND_WITH_INV`.
 const KNOWN_OPS: u64 = (1 << 10) - 1;
 
 fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mut Qp> {
@@ -174,7 +174,7 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
             dropped.map_err(errno_of)
         });
         if let Err(number) = dropped {
-            // It was just made, and is in no group.
+            // It is new, and is in no group.
             let _ = destroy(qp);
             return Err(number);
         }
@@ -188,10 +188,10 @@ pub extern "C" fn ibv_create_qp_ex(context: *mut Context, attr: *mut QpInitAttrE
     create_extended(context, attr).unwrap_or_else(crate::none)
 }
 
-/// A queue pair and its context.
+/// Returns a queue pair and its context.
 ///
 /// # Errors
-/// `EINVAL`: none.
+/// `EINVAL` if it is null.
 pub fn find<'a>(qp: *const Qp) -> Result<(&'a Qp, &'a Context)> {
     // SAFETY: a queue pair of ours, whose context lives as long.
     unsafe {
@@ -266,7 +266,7 @@ fn modify(qp: *mut Qp, attr: *const QpAttr, mask: c_int) -> Result<()> {
     let modified = context.raw.modify_qp(of.qp_num, &new, mask);
     modified.map_err(errno_of)?;
     if mask.contains(AttributeMask::STATE) {
-        // SAFETY: as above; the number is for the program to look at.
+        // SAFETY: as above; the field is for the program to read.
         unsafe { (*qp).state = attr.qp_state };
     }
     Ok(())

@@ -29,11 +29,11 @@ pub struct XrcdInitAttr {
 fn open_xrcd(context: *mut Context, attr: *const XrcdInitAttr) -> Result<Xrcd> {
     // SAFETY: a context of ours and the caller's structure.
     let (of, attr) = unsafe { (get(context)?, get(attr)?) };
-    // Both must be said.
+    // Both fields are required.
     if attr.comp_mask != 0b11 {
         return Err(EINVAL);
     }
-    // A descriptor would stand for a domain that programs share.
+    // A descriptor would name a domain that programs share.
     if attr.fd < -1 {
         return Err(EBADF);
     }
@@ -71,7 +71,7 @@ fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq>
         let domain = get(pd)?;
         (domain, get(domain.context)?)
     };
-    // The queue's address is the word in its events, so its memory comes first.
+    // The queue's address identifies it in its events, so its memory is allocated first.
     let mut srq = Box::new(Srq {
         context: domain.context,
         srq_context: attr.srq_context,
@@ -81,7 +81,7 @@ fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq>
         events: EventCounts::default(),
     });
     let word = (&raw const *srq).expose_provenance() as u64;
-    // A queue of no receives, or of no segments, could hold nothing: at least one is granted.
+    // A queue of 0 receives, or of 0 segments, could hold nothing: at least 1 is granted.
     let sizes = (attr.attr.max_wr.max(1), attr.attr.max_sge.max(1));
     let limit = attr.attr.srq_limit;
     let made = match xrc {
@@ -146,10 +146,10 @@ pub extern "C" fn ibv_create_srq_ex(_context: *mut Context, attr: *mut SrqInitAt
     create_extended(attr).unwrap_or_else(crate::none)
 }
 
-/// A queue and its context.
+/// Returns a shared receive queue and its context.
 ///
 /// # Errors
-/// `EINVAL`: none.
+/// `EINVAL` if it is null.
 pub fn find<'a>(srq: *const Srq) -> Result<(&'a Srq, &'a Context)> {
     // SAFETY: a queue of ours, whose context lives as long.
     unsafe {
@@ -222,7 +222,7 @@ pub extern "C" fn ibv_destroy_srq(srq: *mut Srq) -> c_int {
     number(destroy(srq))
 }
 
-/// Queue pairs cannot be used by two programs.
+/// Not supported: two programs cannot share a queue pair.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_open_qp(_context: *mut Context, _attr: *const c_void) -> *mut c_void {
     crate::none(EOPNOTSUPP)

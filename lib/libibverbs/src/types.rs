@@ -1,5 +1,5 @@
-//! The structures of `verbs.h`, in their layout there. Those of objects go on with what is the
-//! library's alone.
+//! The structures of `verbs.h`, with its layout. Structures of objects have fields after those
+//! that are only for this library.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,9 +40,9 @@ pub struct Context {
 pub struct Pd {
     pub context: *mut Context,
     pub handle: u32,
-    /// A parent domain is a second object for its domain.
+    /// Whether it is a parent domain: a second object for the domain `of`.
     pub is_parent: bool,
-    /// Its parent domains.
+    /// Number of its parent domains.
     pub parents: AtomicU32,
     pub of: *const Pd,
 }
@@ -74,11 +74,11 @@ pub struct CompChannel {
     pub fd: c_int,
     pub refcnt: c_int,
     pub events: Arc<raw::Channel>,
-    /// Completion queues that use it.
+    /// Number of completion queues that use it.
     pub users: AtomicU32,
 }
 
-/// Events of an object that a program has got, and those that it has acknowledged.
+/// How many events of an object the program has received, and how many it has acknowledged.
 #[derive(Default)]
 pub struct EventCounts {
     pub reported: AtomicU32,
@@ -97,7 +97,7 @@ pub struct Cq {
     pub status: u32,
     pub wr_id: u64,
     pub id: Id,
-    /// The completion that is read in place, between `ibv_start_poll` and `ibv_end_poll`.
+    /// The completion that the program reads between `ibv_start_poll` and `ibv_end_poll`.
     pub current: Mutex<Option<WorkCompletion>>,
     pub polling: Region,
     pub completions: EventCounts,
@@ -132,7 +132,7 @@ pub struct Qp {
     pub wr_id: u64,
     pub wr_flags: c_uint,
     pub is_extended: bool,
-    /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the first mistake.
+    /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the first error among them.
     pub building: Mutex<(Vec<SendRequest>, Result<(), i32>)>,
     pub posting: Region,
     pub events: EventCounts,
@@ -199,7 +199,7 @@ pub struct DeviceAttr {
     pub phys_port_cnt: u8,
 }
 
-/// `struct ibv_device_attr_ex`; what is behind the last field here and 0 says what there is not.
+/// `struct ibv_device_attr_ex`. Fields after `orig_attr` that are 0 stand for absent features.
 #[repr(C)]
 pub struct DeviceAttrEx {
     pub orig_attr: DeviceAttr,
@@ -302,7 +302,7 @@ pub struct QpInitAttr {
     pub sq_sig_all: c_int,
 }
 
-/// `struct ibv_qp_init_attr_ex`, as far as it is looked at.
+/// `struct ibv_qp_init_attr_ex`, up to the last field that is read.
 #[repr(C)]
 pub struct QpInitAttrEx {
     pub qp_context: *mut c_void,
@@ -324,10 +324,10 @@ pub struct QpInitAttrEx {
 }
 
 impl QpInitAttrEx {
-    /// `IBV_QP_INIT_ATTR_PD`: it has a protection domain.
+    /// `IBV_QP_INIT_ATTR_PD`: `pd` is set.
     pub const WITH_PD: u32 = 1 << 0;
 
-    /// The same as this in this protection domain.
+    /// Extends the attributes by a protection domain.
     pub fn new(attr: &QpInitAttr, pd: *mut Pd) -> Self {
         Self {
             qp_context: attr.qp_context,
@@ -418,7 +418,7 @@ impl SrqInitAttrEx {
     /// `IBV_SRQT_BASIC`.
     pub const BASIC: u32 = 0;
 
-    /// The same as this in this protection domain.
+    /// Extends the attributes by a protection domain.
     pub fn new(attr: &SrqInitAttr, pd: *mut Pd) -> Self {
         Self {
             srq_context: attr.srq_context,
@@ -446,7 +446,7 @@ pub struct CqInitAttrEx {
     pub parent_domain: *mut Pd,
 }
 
-/// `struct ibv_parent_domain_init_attr`, as far as it is looked at.
+/// `struct ibv_parent_domain_init_attr`, up to the last field that is read.
 #[repr(C)]
 pub struct ParentDomainAttr {
     pub pd: *mut Pd,
@@ -488,14 +488,14 @@ pub struct SendWr {
     pub num_sge: c_int,
     pub opcode: u32,
     pub send_flags: c_uint,
-    /// Immediate data, or the key that is invalidated.
+    /// Immediate data, or the key to invalidate.
     pub imm_data: u32,
     pub wr: SendWrUnion,
     pub remote_srqn: u32,
     pub bind_mw: BindMw,
 }
 
-/// The part of a request that depends on its operation.
+/// The part of a request that depends on its opcode.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union SendWrUnion {
@@ -572,7 +572,7 @@ pub struct AsyncEvent {
     pub event_type: u32,
 }
 
-// Sizes that a compiler of C finds.
+// Sizes as a C compiler computes them.
 const _: () = {
     assert!(size_of::<DeviceAttr>() == 232);
     assert!(size_of::<DeviceAttrEx>() == 400);

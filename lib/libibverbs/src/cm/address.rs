@@ -15,7 +15,7 @@ use crate::Result;
 use crate::place::{get, get_mut};
 use crate::types::{Pd, QpInitAttr};
 
-/// Errors of looking an address up.
+/// Errors of `rdma_getaddrinfo`.
 const EAI_NONAME: c_int = -2;
 const EAI_AGAIN: c_int = -3;
 const EAI_FAMILY: c_int = -6;
@@ -45,15 +45,15 @@ pub struct Info {
     next: *mut Info,
 }
 
-// Results and what their pointers lead to are blocks of `malloc`, each by itself: programs put
-// addresses of their own in, and have results ended that they have made. By these names a program's
-// own `malloc` is used, if it has one.
+// Results and what their pointers lead to are separate blocks of `malloc`: programs put their own
+// addresses in, and free results that they have made themselves. Declared by name, so that a
+// program's own `malloc` is used if it has one.
 unsafe extern "C" {
     safe fn calloc(count: usize, size: usize) -> *mut c_void;
     fn free(block: *mut c_void);
 }
 
-/// A block of zeros for a value.
+/// Allocates a block of zeros, with space for a `T` at least.
 fn block<T>(bytes: usize) -> Result<*mut T> {
     let block = calloc(1, bytes.max(size_of::<T>()));
     match block.is_null() {
@@ -62,13 +62,13 @@ fn block<T>(bytes: usize) -> Result<*mut T> {
     }
 }
 
-/// A copy of a caller's address; null for none. Behind a short one there are zeros.
+/// Copies a caller's address, with zeros after it if it is short. Returns null for a length of 0.
 ///
 /// # Errors
-/// `EINVAL`: a length and no address. `ENOMEM`.
+/// `EINVAL` for a null pointer with a length; `ENOMEM`.
 ///
 /// # Safety
-/// The pointer is null or leads to that many bytes.
+/// The pointer is null or leads to `length` bytes.
 unsafe fn copy(address: *const Storage, length: u32) -> Result<*mut Storage> {
     if length == 0 {
         return Ok(null_mut());
@@ -82,7 +82,7 @@ unsafe fn copy(address: *const Storage, length: u32) -> Result<*mut Storage> {
     Ok(place)
 }
 
-/// A text of C's; none: not UTF-8.
+/// Reads C's text; fails if it is not UTF-8.
 ///
 /// # Safety
 /// The pointer is null or leads to a text.
@@ -113,7 +113,7 @@ fn look_up(
     Ok(Address { host, port })
 }
 
-/// What of a result a name, a service, or hints without both, lead to.
+/// Fills in a result for a name or a service, or for hints without either.
 ///
 /// # Errors
 /// That of `getaddrinfo`, or -1 with `errno` set.
@@ -159,8 +159,8 @@ fn find(
     Ok(())
 }
 
-/// Looks an address up. Without a name and a service the hints' own addresses are the result, and a
-/// source among the hints is in every result that has none by itself, as with rdma-core.
+/// Looks an address up. Without a name and a service, the result has the addresses of the hints. A
+/// source in the hints is copied into every result that has no other, as with rdma-core.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_getaddrinfo(
     name: *const c_char,
@@ -235,7 +235,7 @@ fn create_endpoint(info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<*m
     Ok(id)
 }
 
-/// The error number of a call that gives -1.
+/// Converts the result of a call that returns -1 on failure.
 fn said(result: c_int) -> Result<()> {
     match result {
         0 => Ok(()),
@@ -246,7 +246,7 @@ fn said(result: c_int) -> Result<()> {
 fn fill(id: *mut Id, info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<()> {
     // SAFETY: the caller's structure, or none.
     let mut attr = unsafe { attr.as_mut() };
-    // The type is that of the address, whatever the program has put there.
+    // The address determines the type, whatever the program has set.
     if let Some(attr) = &mut attr {
         attr.qp_type = info.qp_type as u32;
     }
@@ -326,8 +326,8 @@ fn get_request(listener: *mut Id) -> Result<*mut Id> {
         // SAFETY: the id that was just made.
         let made = queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr });
         if let Err(number) = made {
-            // The peer learns that it is refused.
-            // SAFETY: as above; the program has not heard of it.
+            // The peer is told that its request is refused.
+            // SAFETY: as above; the program does not have it yet.
             unsafe { id::rdma_destroy_id(id) };
             return Err(number);
         }

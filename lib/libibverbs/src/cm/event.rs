@@ -1,4 +1,4 @@
-//! Event channels, and the events of programs that those of links become when they are taken.
+//! Event channels. The call that takes an event of a link turns it into one for the program.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -37,7 +37,7 @@ pub mod kind {
     pub const MULTICAST_ERROR: u32 = 13;
 }
 
-/// Names of events, by number.
+/// The names of events, by their numbers.
 const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",
@@ -67,7 +67,7 @@ pub fn create_channel() -> Result<*mut EventChannel> {
     Ok(Box::into_raw(Box::new(EventChannel { fd, events })))
 }
 
-/// Ends an event channel.
+/// Destroys an event channel.
 pub fn destroy_channel(channel: *mut EventChannel) {
     if !channel.is_null() {
         // SAFETY: made by `create_channel`; the caller does not use it any more.
@@ -87,7 +87,7 @@ extern "C" fn rdma_destroy_event_channel(channel: *mut EventChannel) {
 
 // ---- What events mean ----
 
-/// An event about an id.
+/// Makes an event about an id.
 fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
     Box::new(Event {
         id,
@@ -99,7 +99,7 @@ fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
     })
 }
 
-/// Keeps the bytes of the peer's program in an event; where they are.
+/// Keeps the private data of the peer in an event. Returns its address and length.
 fn keep(event: &mut Event, private: Vec<u8>) -> (*const c_void, u8) {
     event.private = private;
     let place = match event.private.is_empty() {
@@ -109,8 +109,8 @@ fn keep(event: &mut Event, private: Vec<u8>) -> (*const c_void, u8) {
     (place, event.private.len() as u8)
 }
 
-/// Puts what a peer has said into an event. Reads that it answers are those that the own end asks
-/// for, and the other way round.
+/// Describes a peer's frame in an event. Reads that the peer answers are those that this end
+/// issues, and the other way round, so the two limits change places.
 fn describe(event: &mut Event, frame: Frame) {
     let parameters = frame.parameters;
     let (private_data, private_data_len) = keep(event, frame.private);
@@ -127,8 +127,8 @@ fn describe(event: &mut Event, frame: Frame) {
     };
 }
 
-/// The peer has said where datagrams go. Of a peer that asks that, there is no number of a queue
-/// pair, and no address.
+/// Describes where the peer receives datagrams. If the peer only asks for that, there is no queue
+/// pair number, and so no address.
 fn describe_place(event: &mut Event, id: &Id, frame: Frame) {
     let qp_num = frame.parameters.qp_num;
     let (private_data, private_data_len) = keep(event, frame.private);
@@ -149,7 +149,7 @@ fn describe_place(event: &mut Event, id: &Id, frame: Frame) {
     };
 }
 
-/// A new id for a peer that wants a connection.
+/// Makes a new id for a peer that requests a connection.
 fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Result<Box<Event>> {
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
     let of = unsafe { get(listener)? };
@@ -173,7 +173,7 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         port: peer.port(),
     });
     (new.link, new.peer, new.parameters) = (link, peer.node(), frame.parameters);
-    // The peer's wishes, as seen from this side, unless the program wants something else.
+    // The peer's parameters, as seen from this side, unless the program sets others.
     new.own = frame.parameters.turned();
     let id = Box::into_raw(new);
     link::adopt(link, id.expose_provenance(), &events);
@@ -192,7 +192,7 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
     Ok(told)
 }
 
-/// The peer has agreed: the queue pair is connected, and the peer is told that it is.
+/// The peer has agreed: connects the queue pair and tells the peer that it is connected.
 fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
     let Ok(of) = (unsafe { get_mut(id) }) else {
@@ -200,7 +200,7 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     };
     of.parameters = frame.parameters;
     let mut told = match of.qp.is_null() {
-        // The program connects its own queue pair, and says so.
+        // The program connects its own queue pair, and calls `rdma_establish`.
         true => event(id, kind::CONNECT_RESPONSE, 0),
         false => match queue_pair::connect(of) {
             Ok(()) => {
@@ -217,7 +217,7 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     told
 }
 
-/// The peer has said where datagrams go.
+/// The peer has answered where it receives datagrams.
 fn found(id: *mut Id, frame: Frame) -> Box<Event> {
     let mut told = event(id, kind::ESTABLISHED, 0);
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
@@ -227,7 +227,7 @@ fn found(id: *mut Id, frame: Frame) -> Box<Event> {
     told
 }
 
-/// The id is in a group now, and this is where datagrams for the group go.
+/// Enters a joined group, and tells the program where to send datagrams for it.
 fn joined(id: *mut Id, group: &Group) -> Box<Event> {
     let mut told = event(id, kind::MULTICAST_JOIN, 0);
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
@@ -249,7 +249,7 @@ fn joined(id: *mut Id, group: &Group) -> Box<Event> {
         qkey: qkey(of.ps),
     };
     let _turn = group::TURN.lock();
-    // It may have left the group again meanwhile.
+    // The id may have left the group meanwhile.
     let is_member = of.groups.contains(group);
     if is_member && let Err(number) = group.enter(of.qp) {
         (told.event, told.status) = (kind::MULTICAST_ERROR, -number);
@@ -257,7 +257,8 @@ fn joined(id: *mut Id, group: &Group) -> Box<Event> {
     told
 }
 
-/// The event of the program that an event of the id at this address becomes; none: it has gone.
+/// Turns an event for the id at `place` into one for the program. Returns `None` if there is no
+/// id.
 fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
     let Some(place) = place else {
         if let LinkEventKind::Request(link, ..) = what.kind {
@@ -294,10 +295,10 @@ fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
     })
 }
 
-/// The counts of the id at this address.
+/// Returns the counts of the id at this address.
 ///
 /// # Safety
-/// Its end has not begun, or waits for an event to be acknowledged.
+/// Its destruction has not begun, or waits for an event to be acknowledged.
 unsafe fn counts_at<'a>(place: usize) -> &'a EventCounts {
     // SAFETY: the caller's promise.
     unsafe { &(*core::ptr::with_exposed_provenance::<Id>(place)).events }
@@ -310,7 +311,7 @@ fn next(channel: *const EventChannel) -> Result<*mut Event> {
         events.wait().map_err(errno_of)?;
         // SAFETY: the end of an id drops its events first, then waits for those that were counted.
         let note = |place| unsafe { counts_at(place).report() };
-        // An event that is not there any more was dropped with its id.
+        // An event that is missing now was dropped with its id.
         let Some((event, place)) = link::take(&events, note) else {
             continue;
         };
@@ -324,7 +325,7 @@ fn next(channel: *const EventChannel) -> Result<*mut Event> {
     }
 }
 
-/// The counts of the id whose end waits for an event: of a request the listener.
+/// Returns the counts of the id whose destruction waits for an event: the listener for a request.
 fn count(event: &Event) -> &EventCounts {
     let of = match event.listen_id.is_null() {
         true => event.id,
@@ -365,7 +366,7 @@ extern "C" fn rdma_event_str(event: u32) -> *const c_char {
 
 // ---- Ids without a channel of the program ----
 
-/// Gives the last event of an id back.
+/// Acknowledges the last event of an id.
 pub fn release(id: &mut Id) {
     let event = core::mem::replace(&mut id.event, null_mut());
     if !event.is_null() {
@@ -374,7 +375,7 @@ pub fn release(id: &mut Id) {
     }
 }
 
-/// The event that a call of an id without a channel waits for.
+/// The event that a call on an id without a channel waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Awaited {
     /// The answer to the call.
@@ -383,10 +384,10 @@ pub enum Awaited {
     End,
 }
 
-/// Waits for the event of the call that an id has just made, and keeps it.
+/// Waits for the event of an id's last call, and keeps it in the id.
 ///
 /// # Errors
-/// What the event says: `ECONNREFUSED`, `EHOSTUNREACH`, … `ECONNRESET`: the connection has ended
+/// That of the event: `ECONNREFUSED`, `EHOSTUNREACH`, … `ECONNRESET` if the connection has ended
 /// instead.
 pub fn complete(id: *mut Id, awaited: Awaited) -> Result<()> {
     // SAFETY: an id of ours, which one thread uses at a time.

@@ -1,4 +1,4 @@
-//! Frames in which the two ends of a connection set it up and end it.
+//! The frames with which the two ends of a connection set it up and end it.
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,21 @@ const MAGIC: u32 = u32::from_le_bytes(*b"RDCM");
 pub enum Kind {
     /// The client asks for a connection.
     Request = 1,
-    /// The server agrees.
+    /// The server accepts.
     Reply = 2,
-    /// Or not.
+    /// The server refuses.
     Reject = 3,
     /// The client can receive.
     Ready = 4,
-    /// An end ends the connection.
+    /// One end ends the connection.
     Disconnect = 5,
-    /// The other one has seen that.
+    /// The other end has received `Disconnect`.
     Disconnected = 6,
-    /// The client asks where datagrams go.
+    /// The client asks where to send datagrams.
     Lookup = 7,
-    /// The server says it.
+    /// The server answers a `Lookup`.
     Found = 8,
-    /// Nobody listens in this port space.
+    /// The listener is for another port space.
     NoService = 9,
 }
 
@@ -62,7 +62,7 @@ struct Header {
     port_space: u32,
 }
 
-/// Attributes of a connection that the ends tell each other.
+/// Attributes of a connection that the ends exchange.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ConnectionParameters {
     pub responder_resources: u8,
@@ -77,7 +77,8 @@ pub struct ConnectionParameters {
 }
 
 impl ConnectionParameters {
-    /// What the other end would tell: reads that it asks for are those that this one answers.
+    /// Returns the parameters as seen from the other end, as this end answers the reads that the
+    /// other one issues.
     pub fn turned(self) -> Self {
         Self {
             responder_resources: self.initiator_depth,
@@ -94,12 +95,12 @@ impl ConnectionParameters {
 pub struct Frame {
     pub kind: Kind,
     pub parameters: ConnectionParameters,
-    /// Bytes of the programs, at most 255.
+    /// Private data of the programs, at most 255 bytes.
     pub private: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame without attributes.
+    /// Makes a frame without attributes.
     pub fn plain(kind: Kind) -> Frame {
         Frame {
             kind,
@@ -108,7 +109,7 @@ impl Frame {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the frame.
     pub fn bytes(&self) -> Vec<u8> {
         let parameters = &self.parameters;
         let header = Header {
@@ -127,10 +128,10 @@ impl Frame {
         [header.as_bytes(), &self.private].concat()
     }
 
-    /// Takes the next frame out of what has arrived, if all of it is there.
+    /// Removes the next frame from the bytes that have arrived, if it is complete.
     ///
     /// # Errors
-    /// What has arrived is no frame.
+    /// The bytes are not a frame.
     pub fn take(arrived: &mut Vec<u8>) -> Result<Option<Frame>, ()> {
         let Ok((header, rest)) = Header::read_from_prefix(arrived) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Groups of receivers that ids join by address.
+//! Multicast groups that ids join by address.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,18 +18,18 @@ const SOCKADDR_BYTES: usize = 16;
 /// C's `AF_INET6`.
 pub const AF_INET6: u16 = 10;
 pub const SOCKADDR6_BYTES: usize = 28;
-/// That of InfiniBand, with its `struct sockaddr_ib`.
+/// The family of InfiniBand, with the bytes of its `struct sockaddr_ib`.
 const AF_IB: u16 = 27;
 const SOCKADDR_IB_BYTES: usize = 48;
 
-/// The signatures of groups, by version of IP: those of the port space UDP, and of IP over
+/// The signatures of groups, for IPv4 and IPv6: those of the port space UDP, and those of IP over
 /// InfiniBand.
 const UDP_SIGNATURES: [u16; 2] = [0x4001, 0x6001];
 const IP_SIGNATURES: [u16; 2] = [0x401b, 0x601b];
-/// Of groups that are made for an id and have no address of IP, as subnet managers make them.
+/// The signature of new groups without an IP address, as subnet managers make them.
 const MADE_SIGNATURE: u16 = 0xa01b;
 
-/// Held while an id joins or leaves: another thread may take the event of a join meanwhile.
+/// Held while an id joins or leaves, as another thread may take the event of a join meanwhile.
 pub static TURN: Mutex<()> = Mutex::new(());
 
 /// A group that an id is in.
@@ -38,13 +38,13 @@ pub struct Group {
     pub gid: Gid,
     /// The address by which it was joined.
     pub name: Name,
-    /// The program's word for it.
+    /// The program's context value for the group.
     pub context: usize,
-    /// It receives nothing.
+    /// The id only sends to the group.
     pub is_sender: bool,
 }
 
-/// An address of C's as it is.
+/// A C address in its original form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Name {
     bytes: [u8; SOCKADDR_IB_BYTES],
@@ -52,10 +52,10 @@ pub struct Name {
 }
 
 impl Name {
-    /// Copies an address of C's.
+    /// Copies C's address.
     ///
     /// # Errors
-    /// `EINVAL`: none, or of another family.
+    /// `EINVAL` if it is null or of another family.
     ///
     /// # Safety
     /// The pointer is null or leads to an address of its family's length.
@@ -77,7 +77,7 @@ impl Name {
         Ok(Name { bytes, family })
     }
 
-    /// The 16 bytes of an address of IPv6 or InfiniBand, which stand at the same place.
+    /// Returns the 16 bytes of an IPv6 or InfiniBand address, which are at the same place in both.
     fn long(&self) -> Gid {
         let bytes = self
             .bytes
@@ -86,20 +86,21 @@ impl Name {
         bytes.unwrap_or_default()
     }
 
-    /// Whether it is one of a group.
+    /// Whether it is the address of a group.
     pub fn is_group(&self) -> bool {
         matches!(self.gid(PS_UDP), Ok(Some(_)))
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The group that it stands for; `None`: any, so one is to be made.
+    /// Returns the group of the address; `None` if the address means any group: then a new one is
+    /// made.
     ///
     /// # Errors
-    /// `EINVAL`: it is no group's.
+    /// `EINVAL` if it is not the address of a group.
     pub fn gid(&self, space: u32) -> Result<Option<Gid>> {
         let [four, six] = match space {
             PS_UDP => UDP_SIGNATURES,
@@ -123,15 +124,15 @@ impl Name {
     }
 }
 
-/// Whether an identifier is of the kind that is made for groups without an address of IP.
+/// Whether an identifier is of the kind that [`make`] makes.
 fn is_made(gid: &Gid) -> bool {
     gid[1] & 0xf0 == 0x10 && gid[2..4] == MADE_SIGNATURE.to_be_bytes()
 }
 
-/// The identifier of a new group, which no other id of any node has.
+/// Makes the identifier of a new group, different from all others made on any node.
 ///
 /// # Errors
-/// That of asking for the own process's number.
+/// That of asking for the process's number.
 pub fn make(node: NodeId) -> Result<Gid> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let [high, low] = split(LAST.fetch_add(1, Ordering::Relaxed));
@@ -144,14 +145,14 @@ pub fn make(node: NodeId) -> Result<Gid> {
     Ok(gid)
 }
 
-/// The two halves of a number.
+/// Splits a number into its upper and lower half, big endian.
 fn split(number: u32) -> [[u8; 2]; 2] {
     let [a, b, c, d] = number.to_be_bytes();
     [[a, b], [c, d]]
 }
 
 impl Group {
-    /// Has a queue pair, if there is one, receive what is sent to the group, if it shall.
+    /// Attaches the queue pair, unless it is null or the id only sends to the group.
     ///
     /// # Errors
     /// Those of `ibv_attach_mcast`.
@@ -165,10 +166,10 @@ impl Group {
         }
     }
 
-    /// Has the queue pair receive nothing more that is sent to the group.
+    /// Detaches the queue pair from the group.
     pub fn leave(&self, qp: *const Qp) {
         if !qp.is_null() && !self.is_sender {
-            // It may not be in the group, if the program has not taken the event.
+            // It may not be attached, if the program has not taken the event.
             let _ = ibv_detach_mcast(qp, &types::Gid(self.gid), group_lid(&self.gid));
         }
     }

@@ -1,4 +1,4 @@
-//! Ids: making, binding, resolving, connecting, ending.
+//! Ids: creates, binds, resolves, connects and destroys them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,16 +20,16 @@ use crate::place::{get, get_mut, list};
 use crate::types::Context;
 use crate::{Result, minus_one};
 
-/// The values of `struct rdma_conn_param` when there is none.
+/// Limits of the values in `struct rdma_conn_param`, which are also the values when there is none.
 const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
-/// Connections that wait for a listener whose program leaves their number open.
+/// Backlog of a listener whose program leaves the number open.
 const MOST_WAITING: c_int = 128;
-/// Options that are accepted and have no effect here.
+/// Options that are accepted without effect.
 const OPTION_ID: c_int = 0;
 const LAST_OPTION: c_int = 3;
 
-/// What an address stands for that an id is to reach.
+/// The destination of an id, given by an address.
 enum Destination {
     Node(Address),
     Group(Name),
@@ -37,10 +37,10 @@ enum Destination {
 
 impl Destination {
     /// # Errors
-    /// As [`Storage::read`].
+    /// Those of [`Storage::read`].
     ///
     /// # Safety
-    /// As there.
+    /// That of [`Storage::read`].
     unsafe fn read(place: *const Storage) -> Result<Destination> {
         // SAFETY: the caller's promise.
         match unsafe { Name::read(place.cast()) } {
@@ -52,7 +52,7 @@ impl Destination {
 }
 
 impl Id {
-    /// Tells it that something is done.
+    /// Reports at once that an operation of the id is done.
     fn done(&self, event: u32, status: i32) -> Result<()> {
         self.link_events()?.push(LinkEvent {
             target: Target::Id(self.place()),
@@ -61,7 +61,7 @@ impl Id {
         Ok(())
     }
 
-    /// Binds it; 0 takes a free port.
+    /// Binds the id; port 0 takes a free port.
     fn bind(&mut self, to: Address) -> Result<()> {
         let own = own_node()?;
         if address::node_of(to.host, own) != Some(own) {
@@ -71,7 +71,7 @@ impl Id {
             return Err(EINVAL);
         }
         let endpoint = Endpoint::open().map_err(|error| error.errno())?;
-        // SCIF's word for a port in use.
+        // SCIF's error for a port in use is `EINVAL`.
         let port = endpoint
             .bind(to.port)
             .map_err(|error| match error.errno() {
@@ -83,7 +83,7 @@ impl Id {
             host: to.host,
             port,
         });
-        // Neither address says which device is meant: programs look at that.
+        // These two addresses name no device, and programs check whether the id has one.
         if to.host != address::ANY && !address::is_loopback(to.host) {
             self.use_device()?;
         }
@@ -94,11 +94,11 @@ impl Id {
         if self.bound.is_none() {
             self.bind(Address::default())?;
         }
-        // If this fails the port is still bound, for another attempt.
+        // If this fails, the port stays bound for another attempt.
         let events = self.link_events()?.clone();
         link::prepare()?;
         let endpoint = self.bound.take().ok_or(EINVAL)?;
-        // As with rdma-core 0 is as many as there may be.
+        // As with rdma-core, 0 means as many as possible.
         let backlog = match backlog {
             ..=0 => MOST_WAITING,
             some => some,
@@ -160,7 +160,7 @@ impl Id {
         Ok(())
     }
 
-    /// The parameters and private data that it offers to the peer.
+    /// Returns the parameters and private data that the id offers to the peer.
     fn offer(&self, param: Option<&ConnParam>) -> Result<(ConnectionParameters, Vec<u8>)> {
         // SAFETY: a queue pair of ours, or none.
         let qp = unsafe { self.qp.as_ref() };
@@ -181,7 +181,7 @@ impl Id {
             responder_resources: param.responder_resources.min(MOST_RESOURCES),
             initiator_depth: param.initiator_depth.min(MOST_RESOURCES),
             flow_control: param.flow_control,
-            // As Linux does; programs write larger ones.
+            // As on Linux; programs pass larger ones.
             retry_count: param.retry_count.min(MOST_RETRIES),
             rnr_retry_count: param.rnr_retry_count.min(MOST_RETRIES),
             srq: qp.map_or(param.srq, |qp| (!qp.srq.is_null()).into()),
@@ -200,7 +200,7 @@ impl Id {
         }
         let (mut parameters, private) = self.offer(param)?;
         if param.is_none() {
-            // The peer's wishes, as seen from this side.
+            // The peer's parameters, as seen from this side.
             parameters.responder_resources = self.own.responder_resources;
             parameters.initiator_depth = self.own.initiator_depth;
         }
@@ -221,8 +221,8 @@ impl Id {
         }
     }
 
-    /// Tells the peer where its datagrams go. As with other datagrams it is not known whether it is
-    /// there to hear it.
+    /// Tells the peer where to send its datagrams. As with datagrams themselves, nothing reports
+    /// whether the peer receives this.
     fn tell_place(&mut self, parameters: ConnectionParameters, private: Vec<u8>) -> Result<()> {
         if parameters.qp_num == 0 || !link::is_asked(self.link) {
             return Err(EINVAL);
@@ -247,7 +247,7 @@ impl Id {
             // There is no connection that could end.
             return Err(EINVAL);
         }
-        // A peer that is not there any more was told of, or will be.
+        // For a peer that has gone, the event of the end exists already, or will.
         link::send(self.link, &Frame::plain(Kind::Disconnect));
         Ok(())
     }
@@ -255,10 +255,10 @@ impl Id {
 
 // ---- Calls ----
 
-/// Makes an id, with an event channel of its own if there is none.
+/// Makes an id; with its own event channel if `channel` is null.
 ///
 /// # Errors
-/// `EOPNOTSUPP`: another port space. Those of making a channel.
+/// `EOPNOTSUPP` for another port space; those of making a channel.
 pub fn create(channel: *mut EventChannel, context: *mut c_void, ps: u32) -> Result<*mut Id> {
     if ![PS_TCP, PS_UDP, PS_IPOIB].contains(&ps) {
         return Err(EOPNOTSUPP);
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         Ok(of) => of,
         Err(number) => return minus_one(Err(number)),
     };
-    // Events that it has not taken go with it, and connections that it has not heard of.
+    // Drops its events that were not taken, and ends connections that it was not told of.
     match of.link_events() {
         Ok(events) => link::forget(of.link, of.place(), events),
         Err(number) => return minus_one(Err(number)),
@@ -308,8 +308,8 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
     0
 }
 
-/// Does something with an id; one without a channel waits for the event that comes of it, if one
-/// does.
+/// Runs a call on an id. If the id has no channel of the program, waits for the event of the call,
+/// if there is one.
 pub fn with(
     id: *mut Id,
     awaited: Option<Awaited>,
@@ -318,10 +318,10 @@ pub fn with(
     // SAFETY: an id of ours, which one thread uses at a time.
     let done = unsafe { get_mut(id) }.and_then(call);
     minus_one(done.and_then(|()| {
-        // SAFETY: as above; the reference is another one as the event changes the id, too.
+        // SAFETY: as above; this is a new reference, because the event changes the id, too.
         let of = unsafe { get(id)? };
         match awaited.filter(|_| of.is_sync) {
-            // The end is told once.
+            // The end is reported only once.
             Some(Awaited::End) if !link::has_news(of.link, of.link_events()?) => Ok(()),
             Some(awaited) => event::complete(id, awaited),
             None => Ok(()),
@@ -424,7 +424,7 @@ extern "C" fn rdma_disconnect(id: *mut Id) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_notify(id: *mut Id, _event: c_int) -> c_int {
-    // That the connection is there was said already, or will be.
+    // The connection was reported already, or will be.
     with(id, None, |_| Ok(()))
 }
 

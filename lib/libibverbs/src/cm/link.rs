@@ -1,7 +1,7 @@
-//! The SCIF connections of ids, and the thread that moves them on.
+//! The SCIF connections of ids, and the thread that serves them.
 //!
-//! The thread of a program begins with its first id and sleeps as long as nothing happens on a
-//! connection. What has happened it puts into the event channel of the id as [`LinkEvent`].
+//! A program has one thread, which starts with its first id and sleeps as long as nothing happens
+//! on the connections. It reports what happens as [`LinkEvent`]s in the event channels of ids.
 
 mod worker;
 
@@ -24,42 +24,42 @@ use super::group::Group;
 use super::port_space::{RC, UD, type_in};
 use crate::{Result, errno_of};
 
-/// Connections at most whose peers have not said what they want.
+/// Most connections whose peers have not sent their request yet.
 const MOST_SILENT: usize = 128;
-/// Bytes of frames that wait to be looked at.
+/// Bytes of frames that a connection buffers before they are decoded.
 const MOST_BYTES: usize = 4096;
-/// Why a connection is refused when nobody listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
+/// Reason of a refusal when no program listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
 const NO_SERVICE: i32 = 8;
-/// And by the program that does: `IB_CM_REJ_CONSUMER_DEFINED`.
+/// Reason of a refusal by the program that listens: `IB_CM_REJ_CONSUMER_DEFINED`.
 pub const BY_PROGRAM: i32 = 28;
-/// Why a place for datagrams is not told when nobody listens: `IB_SIDR_UNSUPPORTED`.
+/// Status of a failed lookup when no program listens: `IB_SIDR_UNSUPPORTED`.
 const NO_PLACE: i32 = 1;
-/// And by the program that does: `IB_SIDR_REJECT`.
+/// Status of a lookup that the listening program refuses: `IB_SIDR_REJECT`.
 const PLACE_REFUSED: i32 = 2;
 
-/// The number of a connection or listener; 0 is none.
+/// The number of a connection or listener; 0 means none.
 pub type LinkId = u64;
 
 /// The kind of an event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LinkEventKind {
-    /// Something that was done at once: the number of the event, and the status.
+    /// An operation that was done at once: the number of the event, and the status.
     Done(u32, i32),
-    /// A peer wants a connection with this listener.
+    /// A peer requests a connection with this listener.
     Request(LinkId, PortId, Frame),
-    /// The peer agrees.
+    /// The peer accepts.
     Reply(Frame),
-    /// The peer, or its node, does not.
+    /// The peer, or its node, refuses.
     Rejected(i32, Vec<u8>),
-    /// The peer's node is not there.
+    /// The peer's node cannot be reached.
     Unreachable(i32),
-    /// The peer that has asked can receive.
+    /// The peer that has requested the connection can receive.
     Ready,
     /// The connection has ended.
     Disconnected,
-    /// The peer says where datagrams go.
+    /// The peer answers where it receives datagrams.
     Found(Frame),
-    /// The id is in a group, or will be when its program has taken this.
+    /// The id is in a group, or will be once its program has taken this event.
     Joined(Group),
 }
 
@@ -79,7 +79,7 @@ pub struct LinkEvent {
     pub kind: LinkEventKind,
 }
 
-/// Events that wait to be taken.
+/// Events that have not been taken.
 pub type Channel = Events<LinkEvent>;
 
 enum Transport {
@@ -88,28 +88,29 @@ enum Transport {
 }
 
 enum Stage {
-    /// In this port space, with so many requests at most that the program has not taken.
+    /// It listens in this port space, with at most this many requests that the program has not
+    /// taken.
     Listening(u32, usize),
-    /// It is being made, and the request is sent then.
+    /// The connection is being made; then the frame is sent.
     Connecting(PortId, Frame),
-    /// The peer is to say what it wants of the listener, which listens in this port space.
+    /// The peer has not sent its request for this listener, which listens in this port space.
     Silent(LinkId, PortId, u32),
-    /// Both know of each other.
+    /// Both ends have sent or received the request.
     Open,
-    /// The program knows that it has ended.
+    /// The connection has ended, and the program was told.
     Over,
 }
 
-/// What an end is to the other one.
+/// The role of an end in a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
-    /// One of two that stay connected, which has asked for that.
+    /// It has requested a lasting connection.
     Client,
-    /// The other one, which answers.
+    /// It answers such a request.
     Server,
-    /// It asks where datagrams go.
+    /// It asks where to send datagrams.
     Asker,
-    /// It is asked that, once.
+    /// It answers that question, once.
     Asked,
 }
 
@@ -118,29 +119,29 @@ struct Link {
     stage: Stage,
     part: Part,
     arrived: Vec<u8>,
-    /// More has arrived, perhaps.
+    /// The buffer is full: more may have arrived.
     is_full: bool,
-    /// Whether the peer has answered, or was answered.
+    /// Whether the peer's request, or this end's, was answered.
     is_answered: bool,
-    /// Whether both ends have agreed: before that an end is a refusal.
+    /// Whether both ends have accepted; an end before that is a refusal.
     is_established: bool,
     channel: Arc<Channel>,
     /// The address of its id; 0 as long as it has none.
     owner: usize,
-    /// Events of a connection that a peer has asked for, until it has an id.
+    /// Events of a requested connection, until it has an id.
     early: Vec<LinkEvent>,
-    /// The listener that has accepted it; 0 is none.
+    /// The listener that has accepted it; 0 means none.
     listener: LinkId,
-    /// Where the thread's queue watches it.
+    /// The slot in which the thread's event queue watches it.
     slot: Option<usize>,
     watched: EventFlags,
 }
 
-/// All connections of the program.
+/// All connections and listeners of the program.
 struct Links {
     links: BTreeMap<LinkId, Link>,
     last: LinkId,
-    /// The bell that wakes the thread, once there is one.
+    /// The pipe that wakes the thread, once there is one.
     bell: Option<Fd>,
 }
 
@@ -172,7 +173,7 @@ impl Links {
         self.last
     }
 
-    /// Ends a connection or listener, and those that wait for the listener.
+    /// Ends a connection or listener, with the listener's connections that have no request yet.
     fn end(&mut self, id: LinkId) {
         self.links.remove(&id);
         self.links.retain(|_, link| match &link.stage {
@@ -181,7 +182,7 @@ impl Links {
         });
     }
 
-    /// Wakes the thread, which is made if there is none.
+    /// Wakes the thread, or starts it if there is none.
     fn ring(&mut self) -> Result<()> {
         if self.bell.is_none() {
             let flags = O_RDWR | O_CLOEXEC | O_NONBLOCK;
@@ -189,34 +190,35 @@ impl Links {
             let writer = Fd::new(reader.dup(b"write").map_err(|error| error.errno())?);
             let worker = Worker::new(reader).map_err(errno_of)?;
             let run = move || {
-                // Without an event queue connections stay as they are; there is nobody to tell.
+                // Without an event queue, connections stay as they are; nothing can report that.
                 let _ = worker.run();
             };
             thread::spawn(run).map(drop).map_err(|error| error.errno)?;
             self.bell = Some(writer);
         }
         if let Some(bell) = &self.bell {
-            // It fails when the pipe is full, and then the thread is awake.
+            // This fails when the pipe is full; then the thread is awake.
             let _ = bell.write(&[1]);
         }
         Ok(())
     }
 }
 
-// ---- What ids do ----
+// ---- Operations of ids ----
 
-/// Makes the thread if there is none, for a caller that could not take back what it does next.
+/// Starts the thread if there is none, for a caller that could not undo its next step.
 ///
 /// # Errors
-/// Those of making it.
+/// Those of starting the thread.
 pub fn prepare() -> Result<()> {
     LINKS.lock().ring()
 }
 
-/// Listens for an id in a port space, with so many requests at most that the program has not taken.
+/// Listens for an id in a port space, with at most `backlog` requests that the program has not
+/// taken.
 ///
 /// # Errors
-/// Those of making the thread.
+/// Those of starting the thread.
 pub fn listen(
     listener: Listener,
     (space, backlog): (u32, usize),
@@ -224,7 +226,7 @@ pub fn listen(
     owner: usize,
 ) -> Result<LinkId> {
     let mut links = LINKS.lock();
-    // First, as nothing is left of a listener without a thread then.
+    // First, so that a failure leaves no listener without a thread.
     links.ring()?;
     let stage = Stage::Listening(space, backlog);
     let id = links.add(Transport::Listener(listener), stage, channel);
@@ -232,10 +234,10 @@ pub fn listen(
     Ok(id)
 }
 
-/// Connects an id, or asks where its datagrams go; what becomes of it is told by event.
+/// Connects an id, or asks where to send its datagrams. Events report the result.
 ///
 /// # Errors
-/// Those of opening an endpoint, and of making the thread.
+/// Those of opening an endpoint, and of starting the thread.
 pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) -> Result<LinkId> {
     let endpoint = Endpoint::open().map_err(|error| error.errno())?;
     endpoint
@@ -261,7 +263,7 @@ fn own(links: &mut Links, id: LinkId, owner: usize) -> Option<&mut Link> {
     Some(link)
 }
 
-/// Gives a connection that a peer has asked for to its id, with what has happened to it since then.
+/// Assigns a requested connection to its new id, with the events that have occurred since.
 pub fn adopt(id: LinkId, owner: usize, channel: &Arc<Channel>) {
     if let Some(link) = LINKS.lock().links.get_mut(&id) {
         link.owner = owner;
@@ -272,8 +274,8 @@ pub fn adopt(id: LinkId, owner: usize, channel: &Arc<Channel>) {
     }
 }
 
-/// The event of a channel that is next, with the address of its id, if that is there: `note` is
-/// called with it, in one step with the taking as [`forget`] sees it.
+/// Takes the next event of a channel, with the address of its id if there is one. Calls `note`
+/// with that address under the lock that [`forget`] takes as well.
 pub fn take(channel: &Channel, note: impl Fn(usize)) -> Option<(LinkEvent, Option<usize>)> {
     let links = LINKS.lock();
     let event = channel.take()?;
@@ -288,8 +290,8 @@ pub fn take(channel: &Channel, note: impl Fn(usize)) -> Option<(LinkEvent, Optio
     Some((event, place))
 }
 
-/// Has the events of an id at this address, which has this connection or listener or none, go to
-/// another channel, with those that wait.
+/// Redirects the events of the id at `place` to another channel, those that were not taken
+/// included. `id` is its connection or listener, or 0.
 pub fn redirect(id: LinkId, place: usize, from: &Arc<Channel>, to: &Arc<Channel>) {
     let mut links = LINKS.lock();
     for (of, link) in &mut links.links {
@@ -303,12 +305,12 @@ pub fn redirect(id: LinkId, place: usize, from: &Arc<Channel>, to: &Arc<Channel>
     }
 }
 
-/// Whether an event is one of an id.
+/// Whether an event belongs to an id.
 fn is_of(event: &LinkEvent, id: LinkId, place: usize) -> bool {
     event.target == Target::Id(place) || id != 0 && event.target == Target::Link(id)
 }
 
-/// Drops the event of the id at this address that says that it has joined this group.
+/// Drops one event of the id at `place` that says that it has joined this group.
 pub fn forget_group(place: usize, of: &Group, channel: &Channel) {
     let _links = LINKS.lock();
     let mut is_found = false;
@@ -319,8 +321,8 @@ pub fn forget_group(place: usize, of: &Group, channel: &Channel) {
     });
 }
 
-/// Ends the connection or listener of an id, if it has one, with the events that it has not taken
-/// and the connections that it has not heard of.
+/// Ends the connection or listener of an id, if it has one, drops the events that it has not
+/// taken, and ends the connections that it was not told of.
 pub fn forget(id: LinkId, place: usize, channel: &Channel) {
     let mut links = LINKS.lock();
     links.end(id);
@@ -335,7 +337,7 @@ pub fn forget(id: LinkId, place: usize, channel: &Channel) {
     orphans.into_iter().for_each(|orphan| links.end(orphan));
 }
 
-/// Sends a frame; whether the peer is there to get it.
+/// Sends a frame. Returns whether the peer can receive it.
 pub fn send(id: LinkId, frame: &Frame) -> bool {
     let mut links = LINKS.lock();
     let Some(link) = links.links.get_mut(&id) else {
@@ -349,7 +351,7 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     }
     let is_sent = link.send(frame);
     if matches!(frame.kind, Kind::Reject | Kind::Found) {
-        // The program has nothing more to be told, also not what has come meanwhile.
+        // The program needs no more events, not even those that have occurred meanwhile.
         link.stage = Stage::Over;
         link.early.clear();
         link.channel
@@ -358,7 +360,7 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     is_sent
 }
 
-/// Whether the peer of a connection has asked where its datagrams go.
+/// Whether the peer of a connection has asked where to send its datagrams.
 pub fn is_asked(id: LinkId) -> bool {
     let links = LINKS.lock();
     links
@@ -367,7 +369,7 @@ pub fn is_asked(id: LinkId) -> bool {
         .is_some_and(|link| link.part == Part::Asked)
 }
 
-/// Whether an event of a connection waits in its channel, or will come: that of its end comes once.
+/// Whether an event is ready in the channel, or will come: a connection reports its end once.
 pub fn has_news(id: LinkId, channel: &Channel) -> bool {
     let links = LINKS.lock();
     let link = links.links.get(&id);
@@ -375,7 +377,7 @@ pub fn has_news(id: LinkId, channel: &Channel) -> bool {
     is_live || channel.is_ready()
 }
 
-/// Ends a connection or listener, and those that wait for the listener.
+/// Ends a connection or listener, with the listener's connections that have no request yet.
 pub fn end(id: LinkId) {
     LINKS.lock().end(id);
 }
@@ -384,7 +386,7 @@ impl Link {
     fn send(&self, frame: &Frame) -> bool {
         let bytes = frame.bytes();
         match &self.transport {
-            // Frames are few and small: there is room.
+            // Frames are few and small, so there is room.
             Transport::Endpoint(endpoint) => {
                 endpoint.send(&bytes, SendFlags::empty()) == Ok(bytes.len())
             }
@@ -407,8 +409,8 @@ impl Link {
         }
     }
 
-    /// It has ended; what the id is told of that, once: before both ends have agreed, that the peer
-    /// does not want it.
+    /// Marks the link as ended, and returns the event for its id. Before both ends have accepted,
+    /// an end is a refusal.
     fn over(&mut self) -> Option<LinkEventKind> {
         self.stage = Stage::Over;
         match self.part {
@@ -419,7 +421,7 @@ impl Link {
         }
     }
 
-    /// What the id is told when it could not be connected.
+    /// Returns the event for an id that could not be connected.
     fn failure(&self, error: scif::Error) -> LinkEventKind {
         match (error, self.part) {
             (scif::Error::Scif(Errno::ConnectionRefused), Part::Client) => {
@@ -433,13 +435,13 @@ impl Link {
         }
     }
 
-    /// Whether it has taken as much as it takes at a time, and can take more.
+    /// Whether its buffer was full, so that more may have arrived.
     fn has_more(&self) -> bool {
         let is_open = matches!(self.stage, Stage::Open | Stage::Silent(..));
         is_open && self.is_full
     }
 
-    /// Takes what has arrived; `false`: nothing more comes.
+    /// Reads the bytes that have arrived; `false` if no more will come.
     fn fill(&mut self) -> bool {
         let Transport::Endpoint(endpoint) = &self.transport else {
             return false;
@@ -461,18 +463,18 @@ impl Link {
         true
     }
 
-    /// The event that a frame of the peer makes, if any.
+    /// Returns the event that the peer's frame causes, if any.
     fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match self.part {
             Part::Client | Part::Server => self.understand_partner(frame),
             Part::Asker => self.understand_answer(frame),
-            // A peer that says more than its question.
+            // The peer has sent more than its question.
             Part::Asked => self.over(),
         }
     }
 
     fn understand_partner(&mut self, frame: Frame) -> Option<LinkEventKind> {
-        // What a server has not agreed to is no connection, whatever its client says.
+        // Without the server's acceptance there is no connection, whatever its client sends.
         let is_asking = self.part == Part::Client && !self.is_answered;
         match frame.kind {
             Kind::Reply if is_asking => {
@@ -495,17 +497,17 @@ impl Link {
                 self.send(&Frame::plain(Kind::Disconnected));
                 self.over()
             }
-            // The own end has asked for it.
+            // This end has sent `Disconnect`.
             Kind::Disconnected => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Disconnected)
             }
-            // A peer that says what has no meaning now.
+            // The frame has no meaning in this state.
             _ => self.over(),
         }
     }
 
-    /// The peer has said where datagrams go, or that it does not say it.
+    /// Handles the answer to a lookup.
     fn understand_answer(&mut self, frame: Frame) -> Option<LinkEventKind> {
         let kind = match frame.kind {
             Kind::Found => LinkEventKind::Found(frame),
@@ -517,8 +519,8 @@ impl Link {
         Some(kind)
     }
 
-    /// What a peer that has connected says first; whether it is one for the listener, which listens
-    /// in this port space.
+    /// Handles the first frame of a peer that has connected. Returns whether it is for the
+    /// listener, which listens in port space `space`.
     fn is_wanted(&mut self, frame: &Frame, space: u32) -> bool {
         let of = frame.parameters.port_space;
         self.part = match (frame.kind, type_in(of)) {
@@ -533,7 +535,7 @@ impl Link {
         is_wanted
     }
 
-    /// Moves it on as far as that goes; what is to be told, and whether it is of no use any more.
+    /// Advances the link as far as possible. Returns its events, and whether it can be removed.
     fn step(&mut self, id: LinkId) -> (Vec<LinkEvent>, bool) {
         let event = |kind| LinkEvent {
             target: Target::Link(id),

@@ -1,10 +1,10 @@
-//! The functions of `rdma/rdma_cma.h`: queue pairs connected by address and port.
+//! The functions of `rdma/rdma_cma.h`: they connect queue pairs by address and port.
 //!
-//! An id that listens is a listener of SCIF, one that is connected has a SCIF connection beside its
-//! queue pair, for what the ends tell each other of it: [`frame`]. A thread of the library moves
-//! these connections on and puts events into event channels: [`link`]. What an event does is done
-//! in the call that takes it out: [`event`]. An id of a port space of datagrams asks by
-//! its connection where they go, once, and joins groups by address: [`group`].
+//! An id that listens is a listener of SCIF. A connected id has a SCIF connection besides its
+//! queue pair, on which the two ends exchange [`frame`]s. A thread of the library serves these
+//! connections and puts events into event channels: [`link`]. The call that takes an event out
+//! also does what the event requires: [`event`]. An id of a port space of datagrams asks once,
+//! over its connection, where to send them, and joins multicast groups by address: [`group`].
 
 mod address;
 mod event;

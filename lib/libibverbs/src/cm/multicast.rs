@@ -13,7 +13,7 @@ use super::structures::{Id, Storage, own_node};
 use crate::place::get;
 use crate::{Result, minus_one};
 
-/// `enum rdma_cm_join_mc_attr_mask`: both must be said, and there are no others.
+/// `enum rdma_cm_join_mc_attr_mask`: both are required, and there are no others.
 const MASK_ADDRESS: u32 = 1 << 0;
 const MASK_FLAGS: u32 = 1 << 1;
 /// `enum rdma_cm_mc_join_flags`.

@@ -1,4 +1,4 @@
-//! Port spaces: what kind of queue pairs the ids of each have.
+//! Port spaces: each has one type of queue pairs.
 
 /// `enum rdma_port_space`: connections, and datagrams with two keys.
 pub const PS_TCP: u32 = 0x0106;
@@ -8,7 +8,7 @@ pub const PS_IPOIB: u32 = 0x0002;
 pub const RC: u32 = 2;
 pub const UD: u32 = 4;
 
-/// The type of queue pairs in a port space.
+/// Returns the type of the queue pairs in a port space.
 pub fn type_in(space: u32) -> u32 {
     match space {
         PS_UDP | PS_IPOIB => UD,
@@ -16,7 +16,7 @@ pub fn type_in(space: u32) -> u32 {
     }
 }
 
-/// The key of datagrams of a port space: `RDMA_UDP_QKEY`, or that of IP over InfiniBand.
+/// Returns the key of datagrams in a port space: `RDMA_UDP_QKEY`, or that of IP over InfiniBand.
 pub fn qkey(space: u32) -> u32 {
     match space {
         PS_IPOIB => 0x0b1b,

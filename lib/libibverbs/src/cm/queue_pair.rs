@@ -20,11 +20,11 @@ use crate::types::{
     SrqInitAttrEx,
 };
 
-/// Packets of 4096 bytes, as a code.
+/// Code for packets of 4096 bytes.
 const MTU: u32 = 5;
-/// 0.64 ms, as a code.
+/// Code for 0.64 ms.
 const RNR_TIMER: u8 = 12;
-/// 67 ms, as a code.
+/// Code for 67 ms.
 const TIMEOUT: u8 = 14;
 
 fn modify(id: &Id, attr: &QpAttr, mask: M) -> Result<()> {
@@ -34,7 +34,7 @@ fn modify(id: &Id, attr: &QpAttr, mask: M) -> Result<()> {
     }
 }
 
-/// A completion queue for `size` completions, and its channel.
+/// Makes a completion queue for `size` completions, and its channel.
 fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *mut Cq)> {
     let channel = ibv_create_comp_channel(context);
     if channel.is_null() {
@@ -51,11 +51,12 @@ fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *
     Ok((channel, queue))
 }
 
-/// Makes a queue pair for an id, and completion queues if `attr` has none: in the state INIT, or,
-/// for datagrams, one that sends and receives.
+/// Makes a queue pair for an id, and completion queues if `attr` has none. A queue pair for
+/// datagrams can send and receive at once; another is in the state INIT.
 ///
 /// # Errors
-/// `EINVAL`: it has one, or no device yet, or another type is wanted. Those of making them.
+/// `EINVAL` if the id has one, or no device yet, or if the type does not fit; those of making
+/// them.
 pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
     let mut of = QpInitAttrEx::new(attr, choose_domain(id, pd)?);
     create_extended(id, &mut of)?;
@@ -64,7 +65,7 @@ pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
     Ok(())
 }
 
-/// The protection domain for the objects of an id: the program's, or one of the library's.
+/// Chooses the protection domain for the objects of an id: the program's, or a shared one.
 fn choose_domain(id: &Id, pd: *mut Pd) -> Result<*mut Pd> {
     match (pd.is_null(), id.pd.is_null()) {
         (false, _) => Ok(pd),
@@ -93,7 +94,7 @@ fn create_extended(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
 }
 
 /// # Errors
-/// `EINVAL`: the domain is another context's.
+/// `EINVAL` if the domain is another context's.
 fn check_domain(id: &Id, pd: *const Pd) -> Result<()> {
     // SAFETY: a domain of ours.
     match unsafe { get(pd)? }.context == id.verbs {
@@ -127,10 +128,10 @@ fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
     ready.iter().try_for_each(|state| enter(id, *state))
 }
 
-/// Ends the queue pair of an id, and the completion queues that were made with it.
+/// Destroys the queue pair of an id, and the completion queues that were made with it.
 pub fn destroy(id: &mut Id) {
     if !id.qp.is_null() {
-        // A member of a group could not be ended.
+        // A member of a group could not be destroyed.
         id.groups.iter().for_each(|group| group.leave(id.qp));
         ibv_destroy_qp(core::mem::replace(&mut id.qp, null_mut()));
     }
@@ -138,7 +139,7 @@ pub fn destroy(id: &mut Id) {
         (&mut id.send_cq, &mut id.send_cq_channel),
         (&mut id.recv_cq, &mut id.recv_cq_channel),
     ] {
-        // Those of the program are not in the id.
+        // The id does not have those of the program.
         if !queue.is_null() && !channel.is_null() {
             ibv_destroy_cq(core::mem::replace(queue, null_mut()));
             // SAFETY: made with the queue, which has gone.
@@ -147,10 +148,10 @@ pub fn destroy(id: &mut Id) {
     }
 }
 
-/// The attributes with which a queue pair of an id enters a state, and which of them are meant.
+/// Returns the attributes with which a queue pair of an id enters a state, and their mask.
 ///
 /// # Errors
-/// `EINVAL`: another state than INIT, RTR and RTS.
+/// `EINVAL` for a state other than INIT, RTR and RTS.
 fn attributes(id: &Id, state: QpState) -> Result<(QpAttr, M)> {
     let (own, peer) = (&id.own, &id.parameters);
     let access = Access::REMOTE | Access::LOCAL_WRITE;
@@ -170,7 +171,7 @@ fn attributes(id: &Id, state: QpState) -> Result<(QpAttr, M)> {
         min_rnr_timer: RNR_TIMER,
         timeout: TIMEOUT,
         retry_cnt: own.retry_count.max(peer.retry_count),
-        // How often the own end tries again is the peer's to say, who has the receives.
+        // The peer, which posts the receives, decides how often this end retries.
         rnr_retry: peer.rnr_retry_count,
         max_rd_atomic: own.initiator_depth.min(peer.responder_resources),
         ..QpAttr::default()
@@ -194,7 +195,7 @@ fn attributes(id: &Id, state: QpState) -> Result<(QpAttr, M)> {
     Ok((attr, mask))
 }
 
-/// Has the queue pair of an id enter a state.
+/// Moves the queue pair of an id to a state.
 fn enter(id: &Id, state: QpState) -> Result<()> {
     let (attr, mask) = attributes(id, state)?;
     modify(id, &attr, mask)
@@ -212,14 +213,14 @@ pub fn connect(id: &Id) -> Result<()> {
     enter(id, QpState::Rts)
 }
 
-/// Has what is posted to the queue pair of an id end.
+/// Flushes all requests posted to the queue pair of an id.
 pub fn flush(id: &Id) {
     if !id.qp.is_null() {
         let attr = QpAttr {
             qp_state: QpState::Err as u32,
             ..QpAttr::default()
         };
-        // It may be in the state already, or never have left the first one.
+        // It may be in the state already, or in the first one still.
         let _ = modify(id, &attr, M::STATE);
     }
 }
@@ -246,7 +247,7 @@ extern "C" fn rdma_create_qp_ex(id: *mut Id, attr: *mut QpInitAttrEx) -> c_int {
     crate::minus_one(made)
 }
 
-/// For a queue pair that the program has made itself: what it is to be given with each state.
+/// For a queue pair that the program makes itself: returns the attributes for each state.
 #[unsafe(no_mangle)]
 extern "C" fn rdma_init_qp_attr(id: *const Id, attr: *mut QpAttr, mask: *mut c_int) -> c_int {
     let init = || {
@@ -306,7 +307,7 @@ extern "C" fn rdma_create_srq(id: *mut Id, pd: *mut Pd, attr: *mut SrqInitAttr) 
     crate::minus_one(create())
 }
 
-/// Ends the shared receive queue of an id.
+/// Destroys the shared receive queue of an id.
 pub fn destroy_shared(id: &mut Id) {
     if !id.srq.is_null() {
         ibv_destroy_srq(core::mem::replace(&mut id.srq, null_mut()));

@@ -1,5 +1,5 @@
-//! The structures of `rdma/rdma_cma.h`, and the device that all ids share. They lead to each other:
-//! an id to its channel and its event, an event to its ids.
+//! The structures of `rdma/rdma_cma.h`, and the device that all ids share. The structures point to
+//! each other: an id to its channel and its event, an event to its ids.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// An address, with zeros behind it.
+    /// Stores an address, with zeros after it.
     pub fn new(address: Address) -> Self {
         Self {
             address: address.to_bytes(),
@@ -40,13 +40,13 @@ impl Storage {
         }
     }
 
-    /// The address in it, if there is one.
+    /// Returns the stored IPv4 address, if there is one.
     pub fn get(&self) -> Option<Address> {
         let (family, address) = Address::from_bytes(&self.address);
         (family == AF_INET).then_some(address)
     }
 
-    /// Puts an address of a group in.
+    /// Stores the address of a group.
     pub fn set_name(&mut self, name: &Name) {
         let (first, rest) = name.bytes().split_at(SOCKADDR_BYTES);
         self.address.copy_from_slice(first);
@@ -55,16 +55,16 @@ impl Storage {
         }
     }
 
-    /// Puts an address in.
+    /// Stores an IPv4 address.
     pub fn set(&mut self, address: Address) {
         self.address = address.to_bytes();
     }
 
-    /// An address of C's.
+    /// Reads C's address.
     ///
     /// # Errors
-    /// `EINVAL`: none. `EAFNOSUPPORT`: one of another family, or of IPv6 that stands for none of
-    /// IPv4.
+    /// `EINVAL` if it is null; `EAFNOSUPPORT` for another family, or an IPv6 address that stands
+    /// for no IPv4 address.
     ///
     /// # Safety
     /// The pointer is null or leads to an address of its family's length.
@@ -91,7 +91,8 @@ impl Storage {
     }
 }
 
-/// The address of IPv4 that a `struct sockaddr_in6` stands for: `::`, `::1`, `::ffff:a.b.c.d`.
+/// Returns the IPv4 address that a `struct sockaddr_in6` stands for: `::`, `::1`,
+/// `::ffff:a.b.c.d`.
 fn of_six(bytes: &[u8; SOCKADDR6_BYTES]) -> Option<Address> {
     let [_, _, p0, p1, _, _, _, _, address @ .., _, _, _, _] = *bytes;
     let host = match u128::from_be_bytes(address) {
@@ -106,10 +107,10 @@ fn of_six(bytes: &[u8; SOCKADDR6_BYTES]) -> Option<Address> {
     })
 }
 
-/// The own node.
+/// Returns the number of the own node.
 ///
 /// # Errors
-/// `ENODEV`: there is no driver.
+/// `ENODEV` if there is no driver.
 pub fn own_node() -> Result<scif::NodeId> {
     let nodes = scif::nodes().map_err(|error| error.errno())?;
     Ok(nodes.own)
@@ -127,7 +128,7 @@ pub struct Route {
     num_paths: c_int,
 }
 
-/// `struct rdma_cm_id`, and what is the library's alone.
+/// `struct rdma_cm_id`, followed by fields that are only for this library.
 #[repr(C)]
 pub struct Id {
     pub verbs: *mut Context,
@@ -147,19 +148,20 @@ pub struct Id {
     pub qp_type: u32,
     /// Its connection or listener.
     pub link: LinkId,
-    /// Each call waits for its event.
+    /// The id has no channel of the program: each call waits for its event.
     pub is_sync: bool,
-    /// The endpoint that keeps the port of an id that is bound and does not listen.
+    /// The endpoint that keeps the port while the id is bound and does not listen.
     pub bound: Option<Endpoint>,
-    /// The parameters that the own end has told, or will, and those of the peer; its node.
+    /// The parameters that this end has sent or will send, those of the peer, and the peer's node.
     pub own: ConnectionParameters,
     pub parameters: ConnectionParameters,
     pub peer: NodeId,
-    /// The groups that it has joined.
+    /// The groups that the id has joined.
     pub groups: Vec<Group>,
-    /// Of an endpoint that listens: the domain and the queue pair's attributes for ids of requests.
+    /// Of a listening endpoint: the protection domain and queue pair attributes for ids of
+    /// requests.
     pub for_requests: Option<(usize, QpInitAttr)>,
-    /// Events of it that the program has got.
+    /// Counts of its events that the program has received and acknowledged.
     pub events: EventCounts,
 }
 
@@ -178,11 +180,11 @@ pub struct ConnParam {
     pub qp_num: u32,
 }
 
-/// The context of the device that all ids share, and the protection domain of those without one,
-/// by their addresses.
+/// The addresses of the context that all ids share, and of the protection domain of ids without
+/// one.
 static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
-/// The context that all ids share.
+/// Returns the context that all ids share.
 ///
 /// # Errors
 /// `ENODEV`; those of opening it.
@@ -194,10 +196,10 @@ pub fn shared_context() -> Result<*mut Context> {
     Ok(core::ptr::with_exposed_provenance_mut(shared.0))
 }
 
-/// The protection domain of ids whose program has none.
+/// Returns the protection domain of ids whose program has none.
 ///
 /// # Errors
-/// As [`shared_context`].
+/// Those of [`shared_context`].
 pub fn shared_pd() -> Result<*mut Pd> {
     let context = shared_context()?;
     let mut shared = SHARED.lock();
@@ -211,7 +213,7 @@ pub fn shared_pd() -> Result<*mut Pd> {
     Ok(core::ptr::with_exposed_provenance_mut(shared.1))
 }
 
-/// `struct rdma_event_channel`, and the events that wait in it.
+/// `struct rdma_event_channel`, with its events.
 #[repr(C)]
 pub struct EventChannel {
     pub fd: c_int,
@@ -237,7 +239,7 @@ pub union Param {
 }
 
 impl Param {
-    /// Zeros.
+    /// All zeros.
     pub fn new() -> Self {
         // SAFETY: numbers and pointers, for which 0 is a value.
         unsafe { zeroed() }
@@ -249,7 +251,7 @@ const _: () = {
     assert!(size_of::<ConnParam>() == 24);
 };
 
-/// `struct rdma_cm_event`, and what is the library's alone.
+/// `struct rdma_cm_event`, followed by fields that are only for this library.
 #[repr(C)]
 pub struct Event {
     pub id: *mut Id,
@@ -262,7 +264,7 @@ pub struct Event {
 }
 
 impl Id {
-    /// An id of this channel and port space.
+    /// Makes an id with this channel and port space.
     pub fn new(
         channel: *mut EventChannel,
         context: *mut c_void,
@@ -299,24 +301,24 @@ impl Id {
         })
     }
 
-    /// Its address, by which events find it.
+    /// Returns its address, by which events find it.
     pub fn place(&self) -> usize {
         (&raw const *self).expose_provenance()
     }
 
-    /// Where events of its links go.
+    /// Returns the channel for events of its links.
     ///
     /// # Errors
-    /// `EINVAL`: it has no channel.
+    /// `EINVAL` if it has no channel.
     pub fn link_events(&self) -> Result<&Arc<Channel>> {
         // SAFETY: a channel of ours, which lives as long as its ids.
         Ok(&unsafe { get(self.channel)? }.events)
     }
 
-    /// Has it use the device.
+    /// Assigns the device to the id.
     ///
     /// # Errors
-    /// As [`shared_context`].
+    /// Those of [`shared_context`].
     pub fn use_device(&mut self) -> Result<()> {
         self.verbs = shared_context()?;
         if self.pd.is_null() {

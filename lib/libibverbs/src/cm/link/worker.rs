@@ -1,4 +1,4 @@
-//! The thread that moves the connections of ids on, and sleeps as long as nothing happens on them.
+//! The thread that serves the connections of ids. It sleeps as long as nothing happens on them.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,34 +11,34 @@ use super::{
     Frame, Kind, LINKS, Link, LinkEventKind, LinkId, Links, MOST_SILENT, Stage, Target, Transport,
 };
 
-/// How long the thread sleeps before it looks at all links, also for the end of the driver.
+/// The longest sleep: then the thread checks all links, which also finds the end of the driver.
 const LOOK: Duration = Duration::from_secs(1);
-/// Turns without sleep after which it looks at all links, too.
+/// Turns without such a sleep after which the thread checks all links, too.
 const MOST_TURNS: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
-    /// There are new connections or listeners.
+    /// New connections or listeners exist.
     Bell,
-    /// Something has happened to the link in this slot.
+    /// An event of the link in this slot.
     Slot(usize),
 }
 
-/// The thread of a program.
+/// The state of the thread.
 pub struct Worker {
     queue: Queue<Source>,
     bell: Fd,
-    /// The links that the queue watches; 0 is none. A source of the queue stays for ever, so a slot
-    /// is used again.
+    /// The links that the queue watches; 0 means none. A source stays in the queue for ever, so
+    /// slots are reused.
     slots: Vec<LinkId>,
-    /// Turns since it has looked at all links.
+    /// Turns since the last check of all links.
     turns: u32,
-    /// The links that had more than one turn takes: of what is left the queue does not tell again.
+    /// Links with bytes left after their share of a turn, which the queue does not report again.
     unfinished: Vec<LinkId>,
 }
 
 impl Worker {
-    /// Sleeps until this rings, and until something happens on a connection.
+    /// Watches `bell`, which announces new connections and listeners.
     ///
     /// # Errors
     /// Those of making an event queue.
@@ -54,7 +54,7 @@ impl Worker {
         })
     }
 
-    /// Works until the program ends.
+    /// Serves the links until the program ends.
     ///
     /// # Errors
     /// Those of waiting for an event queue.
@@ -62,7 +62,7 @@ impl Worker {
         let mut ready: Vec<Ready<Source>> = Vec::new();
         loop {
             if ready.iter().any(|of| of.source == Source::Bell) {
-                // It says only that there is something to do.
+                // The bytes have no meaning besides waking the thread.
                 let _ = self.bell.read(&mut [0; 64]);
             }
             let limit = self.turn(&ready);
@@ -70,8 +70,9 @@ impl Worker {
         }
     }
 
-    /// One turn, in which each link gets a bounded share: a peer that sends without a pause keeps
-    /// the program's calls out no longer than that. How long to sleep then at most.
+    /// Gives each link a bounded share of work: a peer that sends without a pause keeps the
+    /// program's calls from the lock no longer than that. Returns how long to sleep afterwards at
+    /// most.
     fn turn(&mut self, ready: &[Ready<Source>]) -> Option<Duration> {
         let mut links = LINKS.lock();
         for id in self.due(&links, ready) {
@@ -87,12 +88,12 @@ impl Worker {
         }
         match () {
             () if !self.unfinished.is_empty() => Some(Duration::ZERO),
-            // The end of the driver shows only to those that look.
+            // The end of the driver raises no event; only a check finds it.
             () => (!links.links.is_empty()).then_some(LOOK),
         }
     }
 
-    /// The links to be looked at.
+    /// Returns the links to check.
     fn due(&mut self, links: &Links, ready: &[Ready<Source>]) -> Vec<LinkId> {
         let mut due = core::mem::take(&mut self.unfinished);
         self.turns += 1;
@@ -114,7 +115,7 @@ impl Worker {
         due
     }
 
-    /// Moves a link on, if it is there, and tells what there is to be told.
+    /// Advances a link, if it exists, and delivers its events.
     fn step(&mut self, links: &mut Links, id: LinkId) {
         let Some(link) = links.links.get_mut(&id) else {
             return;
@@ -129,7 +130,7 @@ impl Worker {
             let Some(link) = links.links.get_mut(&id) else {
                 break;
             };
-            // A request is the listener's.
+            // A request is an event of the listener.
             match owner == 0 && event.target == Target::Link(id) {
                 true => link.early.push(event),
                 false => link.channel.push(event),
@@ -142,7 +143,7 @@ impl Worker {
         self.watch(links, id);
     }
 
-    /// Has the queue tell what a link waits for.
+    /// Subscribes to the events that a link waits for.
     fn watch(&mut self, links: &mut Links, id: LinkId) {
         let slot = self.slot_of(links, id);
         let Some(link) = links.links.get_mut(&id) else {
@@ -151,7 +152,7 @@ impl Worker {
         let wanted = link.wanted();
         link.slot = Some(slot);
         if link.watched != wanted {
-            // A file of a dead driver is refused; the next turns find the end.
+            // The queue refuses a file of a dead driver; the next turns find its end.
             let watched = self.queue.subscribe(link.fd(), wanted, Source::Slot(slot));
             if watched.is_ok() || wanted.is_empty() {
                 link.watched = wanted;
@@ -159,7 +160,7 @@ impl Worker {
         }
     }
 
-    /// The slot of a link: its own, or that of one that has gone, or a new one.
+    /// Returns the slot of a link: its present one, that of a link that has gone, or a new one.
     fn slot_of(&mut self, links: &Links, id: LinkId) -> usize {
         let own = links.links.get(&id).and_then(|link| link.slot);
         let is_free = |of: &LinkId| !links.links.contains_key(of);
@@ -179,7 +180,8 @@ impl Worker {
 }
 
 impl Links {
-    /// Whether a listener has as many requests as it may that its program has not taken.
+    /// Whether a listener has more requests that its program has not taken than its backlog
+    /// allows.
     fn are_many(&self, listener: LinkId) -> bool {
         let of = self.links.get(&listener).map(|link| &link.stage);
         let Some(Stage::Listening(_, backlog)) = of else {
@@ -190,11 +192,11 @@ impl Links {
             let has_asked = !matches!(link.stage, Stage::Silent(..));
             link.listener == listener && link.owner == 0 && has_asked
         };
-        // The one that asks now is among them.
+        // The new request is among them.
         links.filter(is_one).count() > *backlog
     }
 
-    /// Refuses what a peer has asked for; the connection is of no use any more.
+    /// Refuses a peer's request. Returns `true`: the connection can be removed.
     fn refuse(&mut self, id: LinkId) -> bool {
         if let Some(link) = self.links.get_mut(&id) {
             link.send(&Frame::plain(Kind::Reject));
@@ -203,15 +205,15 @@ impl Links {
     }
 }
 
-/// What a listener has given in one turn.
+/// The connections that a listener has accepted in one turn.
 #[derive(Default)]
 struct Accepted {
     new: Vec<LinkId>,
-    /// There may be more.
+    /// More connections may wait.
     has_more: bool,
 }
 
-/// Takes the connections that peers have made with a link, if it is a listener.
+/// Accepts the connections that wait at a link, if it is a listener.
 fn accept(links: &mut Links, id: LinkId) -> Accepted {
     let mut accepted = Accepted::default();
     let Some(link) = links.links.get(&id) else {
@@ -224,7 +226,7 @@ fn accept(links: &mut Links, id: LinkId) -> Accepted {
     };
     let (space, channel) = (*space, link.channel.clone());
     let mut endpoints = Vec::new();
-    // An error is the driver's end.
+    // An error means that the driver has ended.
     while endpoints.len() < MOST_SILENT
         && let Ok(Some(found)) = listener.try_accept()
     {
@@ -242,7 +244,7 @@ fn accept(links: &mut Links, id: LinkId) -> Accepted {
             accepted.new.push(new);
         }
     }
-    // Those that say nothing must not keep out those that do.
+    // Silent peers must not keep out the others.
     let is_silent = |link: &Link| matches!(link.stage, Stage::Silent(..));
     while links.links.values().filter(|link| is_silent(link)).count() > MOST_SILENT {
         let oldest = links.links.iter().find(|(_, link)| is_silent(link));
