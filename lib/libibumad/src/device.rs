@@ -11,15 +11,15 @@ use syscall::error::{EINVAL, EIO, ENODEV, ENOENT, ENOMEM};
 
 use crate::{Result, negated};
 
-/// The device.
+/// The name of the device.
 const DEVICE: &CStr = c"scif0";
-/// Its port.
+/// The number of its port.
 pub const PORT: c_int = 1;
 /// `UMAD_CA_NAME_LEN`.
 const NAME_BYTES: usize = 20;
 /// `UMAD_CA_MAX_PORTS`.
 const MAX_PORTS: usize = 10;
-/// Version of the interface that the library knows.
+/// The lowest version of the interface that the library supports.
 const ABI_VERSION: u64 = 5;
 
 type Name = [c_char; NAME_BYTES];
@@ -67,7 +67,7 @@ pub struct Pair {
     gsi_preferred_port: u32,
 }
 
-/// `struct umad_device_node`, with the name behind it.
+/// `struct umad_device_node`.
 #[repr(C)]
 pub struct DeviceNode {
     next: *mut DeviceNode,
@@ -81,23 +81,23 @@ unsafe extern "C" {
 
 // ---- The class tree ----
 
-/// A line of the tree.
+/// Reads a file of one line from the class tree.
 fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(&format!("/scheme/infiniband/class/{path}")).ok()?;
     Some(String::from(text.trim_end()))
 }
 
-/// A line of the device.
+/// Reads a file of the device.
 fn of_device(file: &str) -> Option<String> {
     line(&format!("infiniband/scif0/{file}"))
 }
 
-/// A line of the port.
+/// Reads a file of the port.
 fn of_port(file: &str) -> Option<String> {
     of_device(&format!("ports/1/{file}"))
 }
 
-/// The number that a line begins with.
+/// Parses the number at the beginning of a line.
 fn number(line: Option<String>) -> Option<u64> {
     let line = line?;
     match line.strip_prefix("0x") {
@@ -109,7 +109,7 @@ fn number(line: Option<String>) -> Option<u64> {
     }
 }
 
-/// The bytes that a line has as groups of four hexadecimal digits.
+/// Parses bytes from groups of four hexadecimal digits.
 fn groups<const BYTES: usize>(line: Option<String>) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let line = line?;
@@ -121,23 +121,23 @@ fn groups<const BYTES: usize>(line: Option<String>) -> Option<[u8; BYTES]> {
     Some(bytes)
 }
 
-/// Whether the interface is there, in a version that the library knows.
+/// Whether the interface exists, in a version that the library supports.
 pub fn has_interface() -> bool {
     number(line("infiniband_mad/abi_version")).is_some_and(|version| version >= ABI_VERSION)
 }
 
-/// Whether the device is there.
+/// Whether the device exists.
 pub fn is_there() -> bool {
     of_device("node_type").is_some()
 }
 
-/// Whether this is the name of the device, or no name.
+/// Whether this is the device's name, or null.
 pub fn is_device(name: *const c_char) -> bool {
     // SAFETY: the caller's name, which ends with a 0.
     name.is_null() || unsafe { CStr::from_ptr(name) } == DEVICE
 }
 
-/// The bytes of a text, with a 0 behind.
+/// Copies a text that may be cut off, with a 0 after it.
 fn bounded<const BYTES: usize>(text: &[u8]) -> [c_char; BYTES] {
     let mut place = [0; BYTES];
     for (to, from) in place.iter_mut().take(BYTES - 1).zip(text) {
@@ -152,7 +152,7 @@ fn device_name() -> Name {
 
 // ---- Ports ----
 
-/// The properties of the port, from the class tree.
+/// Reads the properties of the port from the class tree.
 fn read_port() -> Option<Port> {
     let value = |file: &str| number(of_port(file)).map(|value| value as c_uint);
     let gid: [u8; 16] = groups(of_port("gids/0"))?;
@@ -360,7 +360,7 @@ unsafe extern "C" fn umad_free_ca_device_list(head: *mut DeviceNode) {
     }
 }
 
-/// Programs may hand in lists of their own.
+/// Programs may pass lists of their own.
 ///
 /// # Safety
 /// A list whose names end with a 0.

@@ -1,7 +1,7 @@
-//! The fields of what `umad0` reads and writes.
+//! The fields of the frames that `umad0` reads and writes.
 //!
-//! The program's structure is a [`UserMad`], whose last eight bytes belong to the datagram in files
-//! without indices of P_Keys. [`port`](crate::port) asks for them when it opens a file.
+//! The program's structure is a [`UserMad`]. In files without P_Key indices, the datagram begins
+//! at its last eight bytes. [`port`](crate::port) requests such indices when it opens a file.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use verbs_abi::mad::{OLD_HEADER_BYTES, UserMad};
 
 use crate::{note, warn};
 
-/// Whether headers have indices of P_Keys.
+/// Whether headers have P_Key indices.
 static HAS_PKEYS: AtomicBool = AtomicBool::new(false);
 
-/// The file that was opened last has such headers, or not.
+/// Sets whether the file that was opened last has such headers.
 pub fn set_has_pkeys(has_pkeys: bool) {
     HAS_PKEYS.store(has_pkeys, Ordering::Relaxed);
 }
@@ -23,7 +23,7 @@ fn has_pkeys() -> bool {
     HAS_PKEYS.load(Ordering::Relaxed)
 }
 
-/// Bytes of the header.
+/// Returns the bytes of a header.
 #[unsafe(no_mangle)]
 pub extern "C" fn umad_size() -> usize {
     match has_pkeys() {
@@ -51,14 +51,14 @@ extern "C" fn umad_get_mad_addr(umad: *mut UserMad) -> *mut c_void {
         .cast()
 }
 
-/// The header of which this is the address part.
+/// Returns the header that contains this address part.
 fn header(address: *mut c_void) -> *mut UserMad {
     address
         .wrapping_byte_sub(core::mem::offset_of!(UserMad, qpn))
         .cast()
 }
 
-/// Sets the global route to that of another address, or to none.
+/// Copies the global route from another address, or removes it if `address` is null.
 ///
 /// # Safety
 /// The caller's structure, and its address or null.
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn umad_dump(umad: *mut UserMad) {
     unsafe { umad_addr_dump(umad_get_mad_addr(umad)) };
 }
 
-/// Tells of a frame that is about to be sent, if people have asked for that much.
+/// Prints a frame that is about to be sent, if the program has asked for that level.
 ///
 /// # Safety
 /// The caller's structure.

@@ -3,12 +3,12 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`device`] | the device and its port, as the class tree describes them |
-//! | [`frame`] | the fields of what is read and written |
+//! | [`frame`] | the fields of the frames that are read and written |
 //! | [`port`] | the file `umad0`: agents, sends, receives |
-//! | [`names`] | what numbers are called |
+//! | [`names`] | the names of numbers |
 //!
-//! There is one device with one port (docs/mad.md), so that each search ends with it or with
-//! nothing. Functions return a negated error number, unless the header says otherwise.
+//! There is one device with one port (docs/mad.md), so a search finds that or nothing. Functions
+//! return a negated error number, unless the header says otherwise.
 #![no_std]
 
 extern crate alloc;
@@ -24,22 +24,22 @@ use core::sync::atomic::{AtomicI32, Ordering};
 /// A result whose error is a positive error number.
 type Result<T> = core::result::Result<T, c_int>;
 
-/// The level of messages about what is done.
+/// The level of messages that the program has asked for.
 static LEVEL: AtomicI32 = AtomicI32::new(0);
 
-/// A result as most functions have it.
+/// Converts a result as most functions return it.
 fn negated(result: Result<c_int>) -> c_int {
     result.unwrap_or_else(|error| -error)
 }
 
-/// Tells people of what is done, if they have asked for that.
+/// Prints a message if the program has asked for this level.
 fn note(level: c_int, text: impl FnOnce() -> alloc::string::String) {
     if LEVEL.load(Ordering::Relaxed) >= level {
         warn(&text());
     }
 }
 
-/// Tells people.
+/// Prints a message.
 fn warn(text: &str) {
     runtime::eprintln!("ibwarn: [{}] {text}", runtime::process::id());
 }

@@ -1,6 +1,6 @@
 //! The file `umad0`: agents, sends, receives.
 //!
-//! Files are descriptors of the C library, with which programs may do whatever they do with others.
+//! Files are descriptors of the C library, which programs may also use in other calls.
 
 use alloc::format;
 use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ulong, c_void};
@@ -15,14 +15,14 @@ use crate::device::{self, PORT};
 use crate::frame::{note_sent, set_has_pkeys, umad_size};
 use crate::{Result, negated, note};
 
-/// Where the file is.
+/// The path of the file.
 const UMAD: &CStr = c"/dev/infiniband/umad0";
 const ISSM: &[u8] = b"/dev/infiniband/issm0\0";
 /// Classes of subnet management.
 const SUBNET: [c_int; 2] = [0x01, 0x81];
-/// Classes of vendors with an organisation.
+/// Classes of vendors that name an organisation.
 const VENDORS: core::ops::RangeInclusive<c_int> = 0x30..=0x4f;
-/// The organisation of agents for which the program names none.
+/// The organisation of agents whose program names none.
 const OPENIB: [u8; 3] = [0x00, 0x14, 0x05];
 
 const POLLIN: c_short = 1;
@@ -46,8 +46,8 @@ unsafe extern "C" {
     fn poll(files: *mut Poll, count: c_ulong, timeout_ms: c_int) -> c_int;
 }
 
-/// Whether this device and port are there. An unknown device has another error if the port was to
-/// be found, too.
+/// Checks whether this device and port exist. For an unknown device, the error depends on whether
+/// the program also named a port.
 fn find(name: *const c_char, port: c_int) -> Result<()> {
     match (device::is_device(name), port) {
         (true, 0 | PORT) if !device::is_there() => Err(ENODEV),
@@ -62,8 +62,8 @@ fn open_port(name: *const c_char, port: c_int) -> Result<c_int> {
         return Err(EOPNOTSUPP);
     }
     find(name, port)?;
-    // SAFETY: a path that ends with a 0, and no further argument for an open of a file that is
-    // there.
+    // SAFETY: a path that ends with a 0, and no further argument for an open of a file that
+    // exists.
     let file = unsafe { open(UMAD.as_ptr(), O_RDWR | O_NONBLOCK) };
     if file < 0 {
         note(1, || format!("{UMAD:?}: error {}", errno::get()));
@@ -83,7 +83,7 @@ unsafe extern "C" fn umad_open_port(name: *const c_char, port: c_int) -> c_int {
     negated(open_port(name, port))
 }
 
-/// The same: the port takes part in subnet management.
+/// As [`umad_open_port`]: the port takes part in subnet management as well.
 ///
 /// # Safety
 /// A name that ends with a 0, or null.
@@ -119,7 +119,7 @@ unsafe extern "C" fn umad_get_issm_path(
     let room = usize::try_from(max).unwrap_or(0);
     let length = ISSM.len().min(room);
     if length > 0 {
-        // SAFETY: the caller's room; what is cut off ends with a 0, too.
+        // SAFETY: the caller's room; a text that is cut off ends with a 0, too.
         unsafe {
             path.copy_from_nonoverlapping(ISSM.as_ptr().cast(), length);
             *path.add(length - 1) = 0;
@@ -173,7 +173,7 @@ unsafe extern "C" fn umad_send(
     -EIO
 }
 
-/// Waits until there is something to read.
+/// Waits until the file can be read.
 fn wait(file: c_int, timeout_ms: c_int) -> Result<()> {
     let mut poll_file = Poll {
         file,
@@ -225,7 +225,7 @@ unsafe extern "C" fn umad_recv(
     }
     let error = errno::get();
     if error == ENOSPC {
-        // SAFETY: as above: the header is there although the read was refused.
+        // SAFETY: as above: the header was stored although the read was refused.
         unsafe { *length = (*umad).length.saturating_sub(header as u32) as c_int };
     }
     if error != EAGAIN {
@@ -234,7 +234,7 @@ unsafe extern "C" fn umad_recv(
     refuse(error)
 }
 
-/// A failure, of which `errno` tells, too, unless it tells of another one already.
+/// Returns a failure, and sets `errno` unless it is already set.
 fn refuse(error: c_int) -> c_int {
     if errno::get() == 0 {
         errno::set(error);
@@ -248,7 +248,7 @@ fn queue_pair(class: c_int) -> u8 {
     (!SUBNET.contains(&class)).into()
 }
 
-/// The words of a mask of methods; null: none.
+/// Returns the words of a mask of methods; 0 for null.
 ///
 /// # Safety
 /// Null, or 16 bytes.
@@ -260,7 +260,7 @@ unsafe fn methods(mask: *const c_long) -> [u64; 2] {
     }
 }
 
-/// REGISTER_AGENT. Gives the agent's number; `errno` has the error.
+/// REGISTER_AGENT. Returns the agent's number; on failure, `errno` is set.
 fn register(file: c_int, mut asked: RegisterAgent) -> Option<u32> {
     let number = request::REGISTER_AGENT as c_ulong;
     // SAFETY: the structure of the request.
@@ -380,7 +380,7 @@ unsafe extern "C" fn umad_register2(
         return 0;
     }
     let error = errno::get();
-    // The flags that are known: none, if the file does not know the request.
+    // The supported flags: none, if the file does not support the request.
     of.flags = if error == ENOTTY { 0 } else { asked.flags };
     error
 }

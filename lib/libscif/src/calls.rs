@@ -1,4 +1,5 @@
-//! The functions of `scif.h` that only programs of the image have: all but those of messages.
+//! The functions of `scif.h` that exist only in programs of the image: all except those of
+//! messages.
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 
@@ -36,7 +37,7 @@ const MAP_FIXED: c_int = 0x10;
 /// `mmap`'s `MAP_SHARED` and `MAP_PRIVATE`.
 const MAP_SHARED: c_int = 0x01;
 const MAP_PRIVATE: c_int = 0x02;
-/// The version for `scif_get_driver_version` and its ioctl.
+/// The version that `scif_get_driver_version` and its ioctl return.
 pub const VERSION: c_int = 1;
 
 unsafe extern "C" {
@@ -44,12 +45,12 @@ unsafe extern "C" {
     fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
 
-/// A result as C returns it.
+/// Converts a result for C: -1 on failure, with `errno`.
 pub fn give<T: errno::Failure>(result: Result<T>) -> T {
     result.unwrap_or_else(errno::fail)
 }
 
-/// A result that carries nothing, as C returns it.
+/// Converts a result without a value for C: 0, or -1 with `errno`.
 fn done(result: Result<()>) -> c_int {
     give(result.map(|()| 0))
 }
@@ -107,8 +108,8 @@ extern "C" fn scif_accept(
         }
         let listening = descriptor::is_listening(epd);
         let (number, from) = raw::accept(number, flags as u32).map_err(|error| {
-            // Another thread has closed the listener meanwhile: whatever the end of the wait looks
-            // like from below, it was interrupted.
+            // Another thread has closed the listener meanwhile: the wait was interrupted, whatever
+            // error the layer below reports.
             let closed = listening && !descriptor::is_listening(epd);
             if closed { syscall::EINTR } else { error }
         })?;
@@ -127,7 +128,7 @@ extern "C" fn scif_accept(
 #[unsafe(no_mangle)]
 extern "C" fn scif_close(epd: c_int) -> c_int {
     let close = || {
-        // Other files of the scheme are no endpoints, and stay open.
+        // Other files of the scheme are not endpoints, and stay open.
         match raw::local(endpoint(epd)?) {
             Err(syscall::ENOTTY) => Err(syscall::ENOTTY),
             _ => descriptor::close(epd).map_err(|error| error.errno),
@@ -136,8 +137,8 @@ extern "C" fn scif_close(epd: c_int) -> c_int {
     done(close())
 }
 
-/// For the C library's `close` of an endpoint: closes it as `scif_close` does. 0 or an error
-/// number.
+/// For the C library's `close` of an endpoint: closes it as `scif_close` does. Returns 0 or an
+/// error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_close(epd: c_int) -> c_int {
     let Ok(number) = usize::try_from(epd) else {
@@ -146,16 +147,16 @@ extern "C" fn skiff_scif_close(epd: c_int) -> c_int {
     raw::close(number).err().unwrap_or(0)
 }
 
-/// For the C library's `close`: takes a listener down though other threads wait in it.
+/// For the C library's `close`: shuts a listener down even if other threads wait in it.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_shutdown(epd: c_int) {
     if let Ok(epd) = endpoint(epd) {
-        // A listener that is gone already needs nothing more.
+        // Nothing is left to do if the listener has already gone.
         let _ = raw::shutdown(epd);
     }
 }
 
-/// A count, or a negated error number.
+/// Converts a result into a count, or a negated error number.
 fn count_of(result: Result<usize>) -> isize {
     result.map_or_else(|number| -(number as isize), |count| count as isize)
 }
@@ -302,7 +303,8 @@ extern "C" fn scif_fence_signal(
     done(endpoint(epd).and_then(signal))
 }
 
-/// Stores the ids of the nodes online where they are wanted; returns how many are online.
+/// Stores the ids of the online nodes, at most `length`, and the own id. Returns how many are
+/// online.
 pub fn store_node_ids(nodes: usize, length: u32, own: usize) -> Result<c_int> {
     let mut ids = [0; scif_abi::limits::MAX_NODE as usize + 1];
     let wanted = ids.len().min(length as usize);
@@ -310,7 +312,7 @@ pub fn store_node_ids(nodes: usize, length: u32, own: usize) -> Result<c_int> {
     for (index, id) in ids[..wanted].iter().take(count).enumerate() {
         user::store(nodes.wrapping_add(2 * index), &id.to_ne_bytes())?;
     }
-    // Programs written for Intel's library pass no place for what they do not want to know.
+    // Programs written for Intel's library pass null for values that they do not need.
     if own != 0 {
         user::store(own, &this.to_ne_bytes())?;
     }
@@ -354,10 +356,12 @@ unsafe extern "C" fn scif_poll(
     unsafe { poll(entries, count.into(), milliseconds) }
 }
 
-/// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
+/// For the C library's `poll`: returns the events that an endpoint is ready for, or a negated
+/// error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
-    // Asked in there: a number that means another endpoint by then has another data path.
+    // The check is inside the closure, because a number that names another endpoint by then has
+    // another data path.
     let look = |number| {
         table::with(number, |bypass| match descriptor::is_listening(epd) {
             true => bypass.readiness_of_listener(number, events as u16),
@@ -370,17 +374,17 @@ extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
     }
 }
 
-/// For the C library's `poll`: where the next bytes or connection requests at an endpoint will
-/// show. A look behind this call finds those that came before it.
+/// For the C library's `poll`: returns where the arrival of bytes or connection requests at an
+/// endpoint will be visible. A check after this call finds those that arrived before it.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_sign(epd: c_int) -> Sign {
     endpoint(epd).map_or(Sign::Event, |epd| table::with(epd, Bypass::sign))
 }
 
-/// Maps the peer's windows.
+/// Maps the peer's windows into this process.
 ///
 /// # Safety
-/// With a fixed address the caller has given the range up.
+/// With `MAP_FIXED`, the caller no longer uses the range.
 unsafe fn map(
     epd: c_int,
     address: *mut c_void,
@@ -395,7 +399,7 @@ unsafe fn map(
     let at = (flags & MAP_FIXED != 0).then(|| unsafe { range(address, length) });
     let mapped = raw::mmap(number, at, length, protection as u32, offset)?;
     if let Some(at) = at {
-        // Windows registered from there no longer have the memory at these addresses.
+        // Windows registered at these addresses no longer have their memory there.
         shared::forget(at);
     }
     Ok(mapped)
@@ -430,8 +434,8 @@ unsafe extern "C" fn scif_mmap(
     address_of(unsafe { map(epd, address, length, protection, flags, offset) })
 }
 
-/// For the C library's `mmap` of an endpoint: the length is rounded up to pages, and other flags
-/// than SCIF's are `mmap`'s own.
+/// For the C library's `mmap` of an endpoint. Rounds the length up to whole pages. Flags besides
+/// SCIF's are those of `mmap`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn skiff_scif_mmap(
     address: *mut c_void,
@@ -452,21 +456,21 @@ unsafe extern "C" fn skiff_scif_mmap(
 /// For the C library's `mmap` and `munmap`: these pages are about to be replaced or unmapped.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_unmapping(address: usize, length: usize) {
-    // SAFETY: only named.
+    // SAFETY: the memory is not accessed.
     shared::forget(unsafe { raw::Range::new(address, length) });
 }
 
-/// They have been; another thread may have got memory there.
+/// These pages were replaced or unmapped; another thread may have mapped memory there since.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_unmapped(address: usize, length: usize) {
-    // SAFETY: only named.
+    // SAFETY: the memory is not accessed.
     shared::unmapped(unsafe { raw::Range::new(address, length) });
 }
 
-/// For the C library's `mprotect`: these pages have lost rights.
+/// For the C library's `mprotect`: these pages have lost access rights.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_protected(address: usize, length: usize) {
-    // SAFETY: only named.
+    // SAFETY: the memory is not accessed.
     shared::changed(unsafe { raw::Range::new(address, length) });
 }
 
@@ -487,14 +491,14 @@ extern "C" fn scif_memory(length: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
-    // As the system's `munmap`: pages are mapped as a whole, and so they are given back.
+    // As with the system's `munmap`, whole pages are unmapped, because whole pages were mapped.
     let start = address as usize;
     let length = match length.checked_next_multiple_of(PAGE_SIZE) {
         Some(length) if length > 0 && start.is_multiple_of(PAGE_SIZE) => length,
         _ => return done(Err(EINVAL)),
     };
-    // By the C library, which may know something of the pages, as that a child does not get them.
-    // Not each C library tells this one of it.
+    // Called in the C library, which may keep state of the pages, such as that a child does not
+    // get them. Not every C library reports to this one, so both reports are made here.
     skiff_scif_unmapping(start, length);
     // SAFETY: the caller gives the range up.
     let result = unsafe { munmap(address, length) };

@@ -1,18 +1,18 @@
-//! What a fork does to the library.
+//! Prepares the library for a fork.
 
 use crate::{table, user};
 
 /// For the C library: a fork is about to copy this process's memory.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_before_fork() {
-    // Found out here, as in the child nobody may be in the middle of it.
+    // Evaluated now, so that no thread is in the middle of it when the child is copied.
     table::waiting();
     user::before_fork();
     client_memory::fork::before();
 }
 
-/// For the C library, in both processes, afterwards. In the child the data paths' mappings are not
-/// there, and no memory is the daemon's.
+/// For the C library, in both processes, after the fork. The child has no mappings of data paths,
+/// and the driver has borrowed none of its memory.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_after_fork(in_child: bool) {
     // SAFETY: the C library calls the two in turn.

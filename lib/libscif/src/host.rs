@@ -1,5 +1,5 @@
-//! The calls of a program in C on the development machine, where a test answers what they ask the
-//! system (`hal::testing::host`).
+//! The calls of a C program on the development machine, where a test answers the system calls that
+//! they make (`hal::testing::host`).
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -11,23 +11,23 @@ use crate::{Result, system, table};
 pub use crate::system::set_alone;
 
 unsafe extern "C" {
-    // Those of this library. By their names alone they are functions of another crate where the
-    // functions below become a part of their caller, and are called as a program in C calls them.
+    // Those of this library. Declared by name, they are functions of another crate when the
+    // functions below are inlined, and are called as a C program calls them.
     fn scif_send(epd: c_int, message: *const c_void, length: c_int, flags: c_int) -> c_int;
     fn scif_recv(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int;
 }
 
-/// A connected endpoint whose rings are mapped, closed when it is dropped. Its number is no other
-/// one's, so nobody is in a call on it then.
+/// A connected endpoint whose rings are mapped. It is closed when it is dropped; its number is
+/// unique, so no thread is in a call on it then.
 pub struct Endpoint(c_int);
 
 impl Endpoint {
-    /// Has the library map the rings of a new number.
+    /// Maps the rings of a new number.
     ///
     /// # Errors
-    /// As [`Bypass::prepare`](scif::bypass::Bypass::prepare).
+    /// Those of [`Bypass::prepare`](scif::bypass::Bypass::prepare).
     pub fn open(waiting: Waiting) -> Result<Self> {
-        /// The numbers before it are the program's streams.
+        /// The numbers below are the program's streams.
         static NEXT: AtomicI32 = AtomicI32::new(3);
         let epd = NEXT.fetch_add(1, Ordering::Relaxed);
         let endpoint = Self(epd);
@@ -67,7 +67,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// What C finds in a result and `errno`.
+/// Converts a result of C and its `errno`.
 #[inline]
 fn count(result: c_int) -> Result<usize> {
     usize::try_from(result).map_err(|_| system::errno())

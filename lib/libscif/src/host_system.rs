@@ -1,4 +1,4 @@
-//! What the functions need of the system and of the C library, on the development machine.
+//! Functions of the system and of the C library, on the development machine.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -8,37 +8,37 @@ use syscall::error::EBADF;
 use crate::Result;
 
 unsafe extern "C" {
-    /// Of this machine's C library.
+    /// A function of this machine's C library.
     safe fn __errno_location() -> *mut c_int;
 }
 
-/// Sets `errno`; gives -1.
+/// Sets `errno` and returns -1.
 pub fn fail(number: c_int) -> c_int {
     // SAFETY: the thread's own word.
     unsafe { *__errno_location() = number };
     -1
 }
 
-/// The calling thread's error number.
+/// Returns the calling thread's error number.
 pub fn errno() -> c_int {
     // SAFETY: the thread's own word.
     unsafe { *__errno_location() }
 }
 
-/// The descriptor as the system takes it: all numbers are endpoints'.
+/// Converts the descriptor for the system: all numbers are endpoints' here.
 pub fn endpoint(epd: c_int) -> Result<usize> {
     usize::try_from(epd).map_err(|_| EBADF)
 }
 
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether calls are those of a process that has never had a second thread.
+/// Whether the process is said never to have had a second thread.
 #[inline]
 pub fn is_alone() -> bool {
     IS_ALONE.load(Ordering::Relaxed)
 }
 
-/// Sets what [`is_alone`] says.
+/// Sets the result of [`is_alone`].
 pub fn set_alone(is_alone: bool) {
     IS_ALONE.store(is_alone, Ordering::Relaxed);
 }

@@ -1,5 +1,5 @@
-//! `ioctl` of an endpoint, with the requests of `scif_ioctl.h`: for programs that were written for
-//! the character device, not for its library.
+//! `ioctl` of an endpoint, with the requests of `scif_ioctl.h`, for programs that were written for
+//! the character device instead of its library.
 
 use core::ffi::{c_int, c_ulong, c_void};
 
@@ -18,13 +18,13 @@ use crate::{Result, range, table, user};
 
 /// `SCIF_GET_VERSION`, which has no argument.
 const GET_VERSION: u32 = 0x7317;
-/// Bytes of the largest structure.
+/// Bytes of the largest argument structure.
 const LARGEST: usize = 64;
 
-/// Carries out an ioctl; the C library calls it for descriptors of the `scif:` scheme.
+/// Executes an ioctl. The C library calls it for descriptors of the `scif:` scheme.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_ioctl(epd: c_int, request: c_ulong, argument: usize) -> c_int {
-    // Programs hand the number as an `int`, whose sign spreads.
+    // Programs pass the number as an `int`, whose sign is extended.
     give(endpoint(epd).and_then(|epd| carry_out(epd, request as u32, argument)))
 }
 
@@ -67,14 +67,14 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
     };
     let value = ioctl.complete(result, own, accepted);
     user::store(argument, ioctl.payload()).or_else(|error| match ioctl.payload() {
-        // There is no structure, and the argument is no address.
+        // The request has no structure, and its argument is no address.
         [] => Ok(()),
         _ => Err(error),
     })?;
     Ok(value)
 }
 
-/// A call whose payload is its own structure.
+/// Makes a call whose payload is its own structure.
 fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
     let [first, second] = call.words();
     let mut bytes = [0; LARGEST];
@@ -83,7 +83,7 @@ fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
     bytes.copy_from_slice(record);
     let metadata = [call.number(), first, second];
     let result = libredox::call::call_rw(epd, bytes, CallFlags::empty(), &metadata);
-    // It may have been the end of a window.
+    // The call may have ended a window.
     table::release_stale(epd);
     let result = result.map_err(|error| error.errno())?;
     if let Call::AcceptRequest { .. } = call {
@@ -92,7 +92,7 @@ fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
     Ok(result as u64)
 }
 
-/// A call whose payload is the caller's memory.
+/// Makes a call whose payload is the caller's memory.
 fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
     // SAFETY: the caller's memory, as for the function of the same name.
     let memory = unsafe { range(address as *const c_void, length as usize) };

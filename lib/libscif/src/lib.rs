@@ -1,8 +1,9 @@
 //! The functions of `scif.h`, for C programs of the image, over `scif::raw`.
 //!
-//! An `scif_epd_t` is a file descriptor. Results, errors and their meaning are those of the header
-//! (see `include/scif.h`); -1 with `errno` set is a failure. Addresses that a caller passes are
-//! given to the kernel or tried through it, so that a bad one is `EFAULT`, not the program's end.
+//! An `scif_epd_t` is a file descriptor. Results and errors are those that the header documents
+//! (see `include/scif.h`); a failure is -1 with `errno` set. The kernel reads and writes the
+//! memory at addresses that a caller passes, or checks them first. So a bad address is `EFAULT`
+//! and does not end the program.
 //!
 //! The functions that send and receive messages also build for the development machine, for
 //! benchmarks without QEMU (`host`).
@@ -36,7 +37,7 @@ type Result<T> = core::result::Result<T, i32>;
 /// C's memory.
 ///
 /// # Safety
-/// As [`raw::Range::new`]: C's rules for the caller, whose memory no Rust reference leads to.
+/// That of [`raw::Range::new`]: C's rules for the caller, whose memory no Rust reference leads to.
 unsafe fn range(address: *const c_void, bytes: usize) -> raw::Range<'static> {
     // SAFETY: the caller's promise.
     unsafe { raw::Range::new(address as usize, bytes) }

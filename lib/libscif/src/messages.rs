@@ -8,7 +8,7 @@ use syscall::error::EINVAL;
 use crate::system::{endpoint, fail};
 use crate::{Result, range, table};
 
-/// A count as C returns it.
+/// Converts a count for C: -1 on failure, with `errno`.
 fn give(result: Result<usize>) -> c_int {
     match result {
         Ok(count) => count as c_int,
@@ -16,7 +16,7 @@ fn give(result: Result<usize>) -> c_int {
     }
 }
 
-/// A length of a message; `None` for 0, which every endpoint takes without looking.
+/// Checks the length of a message. `None` stands for 0, which every endpoint accepts in any state.
 fn length_of(length: c_int) -> Result<Option<usize>> {
     match usize::try_from(length) {
         Ok(0) => Ok(None),
@@ -44,10 +44,10 @@ unsafe extern "C" fn scif_send(
     unsafe { send_slowly(epd, message, length, flags) }
 }
 
-/// `scif_send` of any kind.
+/// `scif_send` in all cases that do not succeed at once.
 ///
 /// # Safety
-/// As for [`range`].
+/// That of [`range`].
 #[inline(never)]
 unsafe fn send_slowly(epd: c_int, message: *mut c_void, length: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
@@ -87,10 +87,10 @@ unsafe extern "C" fn scif_recv(
     unsafe { receive_slowly(epd, buffer, length, flags) }
 }
 
-/// `scif_recv` of any kind.
+/// `scif_recv` in all cases that do not succeed at once.
 ///
 /// # Safety
-/// As for [`range`].
+/// That of [`range`].
 #[inline(never)]
 unsafe fn receive_slowly(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! What the functions need of the system and of the C library.
+//! Functions of the system and of the C library.
 
 use core::ffi::c_int;
 
@@ -10,7 +10,7 @@ use crate::Result;
 pub use runtime::thread::is_alone;
 pub use skiff_libc::errno::fail;
 
-/// The descriptor as the system takes it: `EBADF` when there is none, `ENOTTY` when it is not one
+/// Converts a descriptor for the system: `EBADF` if it does not exist, `ENOTTY` if it is not one
 /// of the `scif:` scheme.
 pub fn endpoint(epd: c_int) -> Result<usize> {
     match descriptor::is_scif(epd) {

@@ -1,9 +1,9 @@
-//! The table of a C program's endpoint descriptors: the [`Bypass`] data path of each.
+//! The table of a C program's endpoint descriptors: it has the data path of each, a [`Bypass`].
 //!
-//! C knows numbers only, so the table is indexed by them. A number means something else after
-//! `close` and `dup2`; the C library says so ([`skiff_scif_forget`]) before the number is free.
-//! Another thread may still be in a call then, perhaps asleep: what it uses is kept until no thread
-//! is in a call on that number.
+//! C has only numbers, so the table is indexed by them. After `close` and `dup2` a number names
+//! something else; the C library reports that ([`skiff_scif_forget`]) before the number becomes
+//! free. Another thread may still be in a call then, perhaps asleep. The data path that it uses is
+//! kept until no thread is in a call on that number.
 
 extern crate alloc;
 
@@ -22,37 +22,38 @@ use crate::system::is_alone;
 
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
-/// Rows, made when one of their numbers is used: for all descriptors a process can have in a table.
+/// Rows, allocated on first use: enough for all descriptors that a process can have in a table.
 const ROWS: usize = 256;
 
-/// Names how blocking calls wait: `poll` or `sleep`; anything else is a bit of both.
+/// Says how blocking calls wait: `poll` or `sleep`; anything else lets them poll for a while
+/// first, then sleep.
 const WAITING_VARIABLE: &CStr = c"SKIFF_SCIF_WAITING";
 
 unsafe extern "C" {
-    /// Of the C library.
+    /// A function of the C library.
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// On a cache line of its own, so that threads in calls on different numbers do not slow each other
+/// Has its own cache line, so that threads in calls on different numbers do not slow each other
 /// down, and a slot is found by a shift.
 #[repr(align(64))]
 struct Slot {
-    /// From a box; null: none yet.
+    /// From a box; null if there is none yet.
     bypass: AtomicPtr<Bypass>,
-    /// Threads that are in a call on the number, and what was closed meanwhile: addresses of boxes.
+    /// Counts threads in calls on the number, and holds the addresses of boxes closed meanwhile.
     retired: Retired<usize>,
 }
 
 type Row = [Slot; ROW];
-/// From boxes that are never dropped; null: none of its numbers was used yet.
+/// From boxes that are never dropped; null while none of a row's numbers was used.
 type Table = [AtomicPtr<Row>; ROWS];
 
-/// For the numbers that programs see.
+/// The table of the numbers that programs see.
 static TABLE: Table = [const { AtomicPtr::new(null_mut()) }; ROWS];
-/// For those that libraries keep to themselves.
+/// The table of the numbers that libraries keep to themselves.
 static UPPER: Table = [const { AtomicPtr::new(null_mut()) }; ROWS];
 
-/// The table that a number is in, and its place there.
+/// Returns the table that a number is in, and its index there.
 fn place(number: usize) -> (&'static Table, usize) {
     match number & UPPER_FDTBL_TAG {
         0 => (&TABLE, number),
@@ -60,7 +61,7 @@ fn place(number: usize) -> (&'static Table, usize) {
     }
 }
 
-/// The row of such a place.
+/// Returns a row, if it exists.
 #[inline]
 fn known_row(place: &'static AtomicPtr<Row>) -> Option<&'static Row> {
     // SAFETY: null, or from a box that is never dropped and only shared.
@@ -77,14 +78,14 @@ fn slot(number: usize) -> Option<&'static Slot> {
     Some(&row[number % ROW])
 }
 
-/// Makes a row, unless another thread does.
+/// Allocates a row, unless another thread does so first.
 #[cold]
 fn new_row(place: &'static AtomicPtr<Row>) -> Option<&'static Row> {
     let empty = |_| Slot {
         bypass: AtomicPtr::new(null_mut()),
         retired: Retired::default(),
     };
-    // Never as a whole on the stack, which may be a small thread's.
+    // A whole row is never on the stack, which may be small.
     let new = (0..ROW).map(empty).collect::<Box<[Slot]>>();
     let new = Box::into_raw(Box::<Row>::try_from(new).ok()?);
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -92,19 +93,19 @@ fn new_row(place: &'static AtomicPtr<Row>) -> Option<&'static Row> {
         .compare_exchange(null_mut(), new, success, failure)
         .is_err()
     {
-        // SAFETY: made above, seen by nobody.
+        // SAFETY: made above, and no other thread has it.
         drop(unsafe { Box::from_raw(new) });
     }
     known_row(place)
 }
 
-/// The slot of a place that has one.
+/// Returns the slot of a number, if its row exists.
 #[inline]
 fn known_slot(table: &'static Table, number: usize) -> Option<&'static Slot> {
     Some(&known_row(table.get(number / ROW)?)?[number % ROW])
 }
 
-/// A call on a number.
+/// Marks that a thread is in a call on a number.
 struct User(&'static Slot);
 
 impl User {
@@ -120,7 +121,7 @@ impl User {
 impl Drop for User {
     #[inline]
     fn drop(&mut self) {
-        // A call that began alone ends alone, or there is another thread and this is counted.
+        // A call that began alone ends alone; if there is another thread, the call was counted.
         let may_be_unused = match is_alone() {
             true => self.0.retired.leave_alone(),
             false => self.0.retired.leave(),
@@ -131,14 +132,14 @@ impl Drop for User {
     }
 }
 
-/// Drops what was closed on a number and is not used any more.
+/// Drops data paths that were closed on a number and are no longer used.
 #[cold]
 #[inline(never)]
 fn reclaim_unused(slot: &Slot) {
     reclaim(slot.retired.take_unused());
 }
 
-/// Drops what was closed and is not used any more.
+/// Drops data paths that were closed and are no longer used.
 fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
         // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
@@ -147,7 +148,7 @@ fn reclaim(boxes: Vec<usize>) {
     }
 }
 
-/// How this program's blocking calls wait: as the environment says.
+/// Returns how blocking calls of this program wait, according to the environment.
 pub fn waiting() -> Waiting {
     static KNOWN: spin::Once<Waiting> = spin::Once::new();
     *KNOWN.call_once(|| {
@@ -165,10 +166,10 @@ pub fn waiting() -> Waiting {
     })
 }
 
-/// Does something with the data path of an endpoint.
+/// Runs `action` with the data path of an endpoint.
 pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     let Some(slot) = slot(number) else {
-        // No process has that many descriptors; nothing is kept for this one.
+        // No process has that many descriptors, so the data path is not kept.
         return action(&Bypass::new());
     };
     let _user = User::enter(slot);
@@ -184,19 +185,19 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
         {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: made above, seen by nobody.
+                // SAFETY: made above, and no other thread has it.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
         };
     }
-    // SAFETY: from a box that is not dropped as long as `_user` is there.
+    // SAFETY: from a box that is not dropped while `_user` exists.
     action(unsafe { &*bypass })
 }
 
-/// Does something with the data path of a number that is known to be an endpoint's, because it has
-/// one already. `None`: it has none, and the caller has to find out what the number is. Unlike the
-/// list of all descriptors this takes no lock.
+/// Runs `action` with the data path of a number, if it has one, which proves that it is an
+/// endpoint's. Otherwise returns `None`, and the caller has to find out what the number is. Unlike
+/// the list of all descriptors, this takes no lock.
 #[inline]
 pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) -> Option<T> {
     let number = usize::try_from(number).ok()?;
@@ -210,11 +211,11 @@ pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) ->
     Some(action(number, unsafe { &*bypass }))
 }
 
-/// As [`with_known`], for what calls nothing that waits, starts a thread or lets go of a number:
-/// the only thread of a process leaves no note then that it is in a call.
+/// As [`with_known`], for an action that does not wait, start a thread or close a number. So the
+/// only thread of a process does not record that it is in a call.
 #[inline(always)]
 pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T> {
-    // A negative number is greater than all that are in the table.
+    // A negative number becomes greater than all that are in the table.
     let slot = known_slot(&TABLE, number as u32 as usize)?;
     let is_noted = !is_alone();
     if is_noted {
@@ -229,7 +230,7 @@ pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T>
     result
 }
 
-/// Unmaps what an endpoint's data path, if it has one, has mapped of windows that have gone.
+/// Unmaps the memory that an endpoint's data path, if there is one, has mapped of ended windows.
 #[cfg(target_os = "redox")]
 pub fn release_stale(number: usize) {
     let Some(slot) = slot(number) else {
@@ -243,7 +244,7 @@ pub fn release_stale(number: usize) {
     }
 }
 
-/// For the C library: the number is about to mean something else.
+/// For the C library: the number is about to name something else.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_forget(number: c_int) {
     if let Ok(number) = usize::try_from(number) {
@@ -251,7 +252,7 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     }
 }
 
-/// For the C library: whether all of these bytes, at least one, are memory that can be read.
+/// For the C library: whether all of these bytes, at least one, can be read.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_can_read(start: *const c_void, length: usize) -> bool {
     // SAFETY: nothing is read.
@@ -259,8 +260,8 @@ extern "C" fn skiff_scif_can_read(start: *const c_void, length: usize) -> bool {
     range.readable().is_some()
 }
 
-/// Lets go of the data path of a number that is about to mean something else. Calls of other
-/// threads on it end.
+/// Retires the data path of a number that is about to name something else. Calls of other threads
+/// on it end.
 pub fn forget(number: usize) {
     let (table, number) = place(number);
     let Some(slot) = known_slot(table, number) else {
@@ -275,15 +276,15 @@ pub fn forget(number: usize) {
     reclaim(slot.retired.retire(old.expose_provenance()));
 }
 
-/// In the child of a fork, whose only thread is in no call: the mappings are not there, and the
-/// threads that were in calls are not either.
+/// Cleans up in the child of a fork, which has neither the mappings nor the threads that were in
+/// calls; its only thread is in no call.
 #[cfg(target_os = "redox")]
 pub fn close_in_child() {
     for row in TABLE.iter().chain(&UPPER).filter_map(known_row) {
         for slot in row.iter() {
             let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
             if !bypass.is_null() {
-                // The box and what it maps are the parent's, so it is not dropped.
+                // The box and its mappings are the parent's, so it is not dropped.
                 // SAFETY: from a box that nobody drops here.
                 unsafe { &*bypass }.close_in_child();
             }

@@ -1,5 +1,4 @@
-//! Memory of the caller that may not be there: read and written through the kernel, which finds
-//! out.
+//! Reads and writes memory of the caller that may be invalid: through the kernel, which checks it.
 
 use core::mem;
 
@@ -11,16 +10,16 @@ use syscall::error::{EFAULT, EIO};
 
 use crate::Result;
 
-/// A pipe of this process, both ends, reading one first; what is written comes back at once.
+/// A pipe from this process to itself: its reading end, then its writing end.
 static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
 
-/// Keeps other threads from the pipe until [`after_fork`].
+/// Locks the pipe until [`after_fork`].
 pub fn before_fork() {
     mem::forget(PIPE.lock());
 }
 
-/// Ends what [`before_fork`] began. The child makes a pipe of its own: what is in this one is the
-/// parent's too.
+/// Unlocks what [`before_fork`] locked. The child makes a new pipe, as this one's contents are
+/// shared with the parent.
 pub fn after_fork(in_child: bool) {
     if in_child {
         // SAFETY: `before_fork` has taken the lock, and this process has one thread.
@@ -30,20 +29,20 @@ pub fn after_fork(in_child: bool) {
     unsafe { PIPE.force_unlock() };
 }
 
-/// Copies the bytes at an address out.
+/// Copies the bytes at an address.
 ///
 /// # Errors
-/// `EFAULT` when they cannot be read.
+/// `EFAULT` if they cannot be read.
 pub fn load<const N: usize>(address: usize) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     load_into(address, &mut bytes)?;
     Ok(bytes)
 }
 
-/// As [`load`], for a length that is not known beforehand.
+/// As [`load`], for a length known only at run time.
 ///
 /// # Errors
-/// As [`load`].
+/// Those of [`load`].
 pub fn load_into(address: usize, bytes: &mut [u8]) -> Result<()> {
     // SAFETY: only read, by the kernel, and before this function returns.
     let range = unsafe { Range::new(address, bytes.len()) };
@@ -53,10 +52,10 @@ pub fn load_into(address: usize, bytes: &mut [u8]) -> Result<()> {
 /// Stores bytes at an address.
 ///
 /// # Errors
-/// `EFAULT` when they cannot be written there.
+/// `EFAULT` if the memory cannot be written.
 pub fn store(address: usize, bytes: &[u8]) -> Result<()> {
     let number = |error: libredox::error::Error| error.errno();
-    // A range that wraps is none.
+    // A range must not wrap around.
     address.checked_add(bytes.len()).ok_or(EFAULT)?;
     let mut pipe = PIPE.lock();
     let (output, input) = match pipe.take() {
@@ -67,7 +66,7 @@ pub fn store(address: usize, bytes: &[u8]) -> Result<()> {
             (output, input)
         }
     };
-    // A pipe that an error leaves bytes in is not put back.
+    // After an error, bytes may be left in the pipe, so it is not kept.
     if input.write(bytes).map_err(number)? != bytes.len() {
         return Err(EIO);
     }
