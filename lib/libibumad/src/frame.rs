@@ -64,8 +64,8 @@ fn header(address: *mut c_void) -> *mut UserMad {
 /// The caller's structure, and its address or null.
 unsafe fn set_route(umad: *mut UserMad, address: *mut c_void, flow: fn([u8; 4]) -> [u8; 4]) {
     let from = header(address);
-    // SAFETY: the caller's structures; of the second one only fields of its address are used, which
-    // may be the same as the first one's.
+    // SAFETY: the caller's structures; of the second one only fields of its address are used,
+    // which may be the same as the first one's.
     unsafe {
         (*umad).grh_present = (!address.is_null()).into();
         if address.is_null() {

@@ -157,7 +157,7 @@ pub fn waiting() -> Waiting {
         if value.is_null() {
             return Waiting::Adaptive;
         }
-        // SAFETY: what `getenv` returns is a C string, which the program does not change meanwhile.
+        // SAFETY: `getenv` returns a C string, which the program does not change meanwhile.
         match unsafe { CStr::from_ptr(value) }.to_bytes() {
             b"poll" => Waiting::Poll,
             b"sleep" => Waiting::Sleep,

@@ -1,10 +1,10 @@
-//! The start of the very first program, which the kernel enters inside the boot image.
+//! Starts the first program of all, which the kernel enters inside the boot image.
 //!
-//! That program (crate `bootstrap`) has no loader: no stack, no arguments, no descriptors but the
-//! roots of the kernel's schemes, which a metadata page at the end of user memory lists. This
-//! module gives it a stack, finds the roots, and makes the kernel's own process scheme usable. It
-//! assumes nothing that differs between kernels: no register contents, no numbers, no place of
-//! mappings.
+//! That program (crate `bootstrap`) has no loader: no stack, no arguments, and no descriptors
+//! except the roots of the kernel's schemes, which a metadata page at the end of user memory
+//! lists. This module gives it a stack, finds the roots, and makes the kernel's own process scheme
+//! usable. It relies on nothing that differs between kernels: no register contents, numbers, or
+//! mapping addresses.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ core::arch::global_asm!(
     start = sym boot,
 );
 
-/// The stack, above a page without access once [`protect`] has run.
+/// The stack. The page below it has no access once [`protect`] has run.
 #[repr(C, align(4096))]
 struct Stack {
     guard: [u8; PAGE_SIZE],
@@ -81,13 +81,13 @@ static BOOTED: AtomicUsize = AtomicUsize::new(0);
 pub struct Root {
     /// The kernel's fixed number of the scheme.
     pub id: u8,
-    /// Descriptor of its root; opening below it may fail with ENODEV when the machine has no such
-    /// thing.
+    /// Descriptor of its root. Opening below it may fail with ENODEV if the machine has no such
+    /// device.
     pub fd: usize,
 }
 
 impl Root {
-    /// The name under which programs know the scheme; `None` for numbers unknown here.
+    /// The name of the scheme for programs; `None` for numbers unknown here.
     pub fn name(&self) -> Option<&'static str> {
         Some(match GlobalSchemes::try_from_raw(self.id)? {
             GlobalSchemes::Debug => "debug",
@@ -105,7 +105,7 @@ impl Root {
     }
 }
 
-/// First Rust code of the first program; the arguments are the ends of its parts.
+/// First Rust code of the first program; the arguments are the end addresses of its parts.
 unsafe extern "C" fn boot(text_end: usize, constants_end: usize, end: usize) -> ! {
     BOOTED.store(1, Ordering::Relaxed);
     read_metadata();
@@ -125,9 +125,9 @@ unsafe extern "C" fn boot(text_end: usize, constants_end: usize, end: usize) -> 
     halt("bootstrap ended, which it must not")
 }
 
-/// Takes away what the parts of the image need not be allowed: the kernel, which does not know
-/// them, maps all of it to be written and executed. Files and constants stay readable, and below
-/// the stack nothing can be touched.
+/// Restricts the access rights of the image's parts. The kernel does not know the parts, and maps
+/// all of them writable and executable. Files and constants stay readable; the page below the
+/// stack gets no access.
 fn protect(text_end: usize, constants_end: usize, end: usize) -> Result<()> {
     let image = image()?;
     let (guard, image_end) = ((&raw const STACK).addr(), IMAGE + image.len());
@@ -150,7 +150,7 @@ fn protect(text_end: usize, constants_end: usize, end: usize) -> Result<()> {
     Ok(())
 }
 
-/// Reads the list of roots and the right to create schemes.
+/// Reads the list of roots and the capability to create schemes.
 fn read_metadata() {
     let mut next = (USER_END - syscall::KERNEL_METADATA_SIZE) as *const u64;
     let mut word = || {
@@ -163,7 +163,7 @@ fn read_metadata() {
     let count = word().min(128);
     let mut roots = ROOTS.lock();
     for _ in 0..count {
-        // Only the low byte is the number; the kernel leaves the others as they were.
+        // Only the low byte is the number; the kernel does not set the others.
         let id = word() as u8;
         let fd = word() as usize;
         let _ = fdtable::mark(fd);
@@ -179,7 +179,7 @@ pub fn roots() -> Vec<Root> {
     ROOTS.lock().clone()
 }
 
-/// The root of one scheme (ENODEV when the kernel did not give it).
+/// The root of one scheme; ENODEV if the kernel has not passed it.
 pub fn root(scheme: GlobalSchemes) -> Result<usize> {
     let roots = ROOTS.lock();
     roots
@@ -189,7 +189,7 @@ pub fn root(scheme: GlobalSchemes) -> Result<usize> {
         .ok_or(Error::new(ENODEV))
 }
 
-/// The right to create schemes.
+/// The capability to create schemes.
 pub fn scheme_creation_capability() -> usize {
     CAPABILITY.load(Ordering::Relaxed)
 }
@@ -199,12 +199,12 @@ pub fn is_first() -> bool {
     BOOTED.load(Ordering::Relaxed) != 0
 }
 
-/// The debug port of the first program, `NO_FD` in others.
+/// The debug port of the first program; `NO_FD` in others.
 pub fn debug_fd() -> usize {
     DEBUG.load(Ordering::Relaxed)
 }
 
-/// The boot image, header included, as its size word says (EINVAL when it is none).
+/// The boot image, header included, with the size that its header gives; EINVAL if there is none.
 pub fn image() -> Result<&'static [u8]> {
     const HEADER: usize = 44;
     if !is_first() {
@@ -219,11 +219,12 @@ pub fn image() -> Result<&'static [u8]> {
         return Err(Error::new(EINVAL));
     }
     // SAFETY: the packer pads the image to whole pages, so the kernel mapped all of `size`. Parts
-    // of it are our own data and stack, but the inodes and files that callers look at are constant.
+    // of it are our own data and stack, but the inodes and files that callers look at are
+    // constant.
     Ok(unsafe { core::slice::from_raw_parts(IMAGE as *const u8, size) })
 }
 
-/// A context made by the kernel, not yet known to any process manager.
+/// A context made by the kernel, not yet registered with a process manager.
 pub struct KernelContext {
     /// The kernel's handle: everything else is a `dup` of it.
     pub thread: Fd,
@@ -282,7 +283,7 @@ pub fn set_attributes(thread: usize, proc: usize, attributes: &Attributes<'_>) -
     fd::write(handle.raw(), &record).map(|_| ())
 }
 
-/// Stops the machine, after saying why: the end of the first program would leave it idle for ever.
+/// Stops the machine after printing why: when the first program ends, it would stay idle for ever.
 pub fn halt(reason: &str) -> ! {
     io::emergency(&format!("bootstrap: {reason}; stopping the machine\n"));
     if let Ok(sys) = root(GlobalSchemes::Sys)

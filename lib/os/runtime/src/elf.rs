@@ -1,4 +1,4 @@
-//! Reading static ELF programs: the parts of the file that a loader needs, all of it checked.
+//! Reads static ELF programs: the parts of the file that a loader needs, all of it checked.
 
 use alloc::vec::Vec;
 
@@ -6,9 +6,9 @@ use syscall::PAGE_SIZE;
 use syscall::error::{EIO, ENOEXEC, Error, Result};
 use syscall::flag::MapFlags;
 
-/// Something that can be read at a position: an open file or bytes in memory.
+/// A source that can be read at a position: an open file, or bytes in memory.
 pub trait ReadAt {
-    /// Fills `buffer` from `offset` (EIO when the source is shorter).
+    /// Fills `buffer` from `offset`; EIO if the source is shorter.
     fn read_at(&mut self, offset: usize, buffer: &mut [u8]) -> Result<()>;
 }
 
@@ -23,7 +23,7 @@ impl ReadAt for &[u8] {
 /// One part of the program in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Address of the first byte that the file has.
+    /// Address of the first byte that comes from the file.
     pub address: usize,
     /// Position of that byte in the file.
     pub offset: usize,
@@ -36,7 +36,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// First page and size in whole pages.
+    /// Address of the first page, and size in whole pages.
     pub fn pages(&self) -> (usize, usize) {
         let start = self.address / PAGE_SIZE * PAGE_SIZE;
         let end = (self.address + self.memory_size).next_multiple_of(PAGE_SIZE);
@@ -49,11 +49,11 @@ impl Segment {
 pub struct Program {
     /// Address of the first instruction.
     pub entry: usize,
-    /// Address of the program headers in memory, 0 when no segment contains them.
+    /// Address of the program headers in memory; 0 if no segment contains them.
     pub headers: usize,
     /// Number of program headers.
     pub header_count: usize,
-    /// The segments, none empty.
+    /// The segments; none is empty.
     pub segments: Vec<Segment>,
 }
 
@@ -61,7 +61,7 @@ pub struct Program {
 pub const HEADER_SIZE: usize = 56;
 /// More program headers than this are refused; static programs have about ten.
 const MAX_HEADERS: usize = 64;
-/// Programs must lie below this address, leaving room for stack and heap.
+/// Programs must lie below this address, which leaves space for stack and heap.
 const MAX_ADDRESS: usize = 0x0000_4000_0000_0000;
 
 fn half(bytes: &[u8], at: usize) -> usize {
@@ -76,11 +76,11 @@ fn word(bytes: &[u8], at: usize) -> usize {
     int(bytes, at) as usize | (int(bytes, at + 4) as usize) << 32
 }
 
-/// Reads and checks the headers: a static x86-64 executable (ET_EXEC), else ENOEXEC.
+/// Reads and checks the headers. ENOEXEC if it is no static x86-64 executable (ET_EXEC).
 pub fn read(source: &mut dyn ReadAt) -> Result<Program> {
     let bad = || Error::new(ENOEXEC);
     let mut header = [0; 64];
-    // A short file is no program; other errors (a directory, a dead scheme) are passed on.
+    // A short file is not a program; other errors (a directory, a dead scheme) are returned.
     let short_is_bad = |error: Error| if error.errno == EIO { bad() } else { error };
     source.read_at(0, &mut header).map_err(short_is_bad)?;
     // Magic, 64 bit, little endian; type executable, machine x86-64.
@@ -105,12 +105,12 @@ pub fn read(source: &mut dyn ReadAt) -> Result<Program> {
     for entry in table.chunks_exact(HEADER_SIZE) {
         match int(entry, 0) {
             PT_LOAD => {}
-            // A dynamic program needs an interpreter; there is none here.
+            // A dynamic program needs an ELF interpreter, which does not exist here.
             PT_INTERP => return Err(bad()),
             _ => continue,
         }
         let flags = int(entry, 4);
-        // Writable and executable at once is refused as relibc does: execution wins.
+        // Writable and executable at once is refused, as relibc does: execution wins.
         let mut protection = MapFlags::PROT_READ;
         if flags & 1 != 0 {
             protection |= MapFlags::PROT_EXEC;

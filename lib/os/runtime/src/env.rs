@@ -14,7 +14,7 @@ pub(crate) fn set_args(args: Vec<String>) {
     *ARGS.lock() = args;
 }
 
-/// Keeps arguments and variables as they are as long as the result lives.
+/// Locks arguments and variables as long as the result lives.
 #[cfg(not(feature = "std"))]
 pub(crate) fn hold() -> impl Sized {
     (ARGS.lock(), ENVIRONMENT.lock())
@@ -42,8 +42,8 @@ pub fn program_name() -> String {
     }
 }
 
-/// For services, which start scripts call, not people: answers `--help` and `--version`, and names
-/// the first argument beyond `most`. The status to exit with in each of these cases.
+/// For services, which scripts start and people rarely do: answers `--help` and `--version`, and
+/// reports the first argument beyond `most`. Returns the exit status in each of these cases.
 pub fn answer_people(arguments: &str, purpose: &str, most: usize) -> Option<i32> {
     let name = program_name();
     let usage = alloc::format!("usage: {name} {arguments}");

@@ -1,4 +1,4 @@
-//! How a process ended, as waiting for it tells.
+//! How a process ended, as its parent learns it.
 
 use core::fmt;
 
@@ -9,32 +9,32 @@ pub struct ExitStatus {
 }
 
 impl ExitStatus {
-    /// From the word that waiting delivers.
+    /// Decodes the word that waiting for a process returns.
     pub fn from_raw(raw: i32) -> Self {
         ExitStatus { raw }
     }
 
-    /// The word that waiting delivers.
+    /// The word that waiting for a process returns.
     pub fn into_raw(self) -> i32 {
         self.raw
     }
 
-    /// The exit status, when the process ended by itself.
+    /// The exit status, if the process ended by itself.
     pub fn code(&self) -> Option<i32> {
         (self.raw & 0x7F == 0).then_some(self.raw >> 8 & 0xFF)
     }
 
-    /// The signal that killed the process.
+    /// The signal that killed the process, if one did.
     pub fn signal(&self) -> Option<i32> {
         (self.raw & 0x7F != 0).then_some(self.raw & 0x7F)
     }
 
-    /// Whether it ended with 0.
+    /// Whether it ended with status 0.
     pub fn success(&self) -> bool {
         self.raw == 0
     }
 
-    /// The shell's number: the exit status, or 128 plus the signal.
+    /// The shell's number for it: the exit status, or 128 plus the signal.
     pub fn shell_code(&self) -> i32 {
         self.code().unwrap_or(128 + (self.raw & 0x7F))
     }

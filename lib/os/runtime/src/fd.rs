@@ -1,7 +1,9 @@
-//! Descriptor operations: the system calls on descriptors with this process's number allocation.
+//! Descriptor operations: the system calls on descriptors, with numbers that this process
+//! allocates.
 //!
 //! All functions take and return raw numbers; wrap them in [`libredox::Fd`] for ownership. Numbers
-//! made by the `*_upper` functions lie in the upper table, out of sight of programs that count.
+//! made by the `*_upper` functions lie in the upper table, which programs that count descriptors
+//! do not see.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +16,22 @@ use syscall::{SYS_OPENAT_INTO, SYS_OPENAT_INTO2};
 use crate::fdtable;
 use crate::sys;
 
-/// Runs `create` with a reserved number and gives the number back when it fails.
+/// Runs `create` with a reserved number, and frees the number if that fails.
 fn with_number(number: usize, create: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
     let result = create(number);
     fdtable::replaced(number, result.is_ok());
     result
 }
 
-/// Whether this kernel has the older number for opening only.
+/// Whether this kernel has only the older call for opening.
 static OPENS_THE_OLD_WAY: AtomicBool = AtomicBool::new(false);
 
-/// Opens with the call that kernels have since redox_syscall 0.9.5, or the one that is to go. Once
-/// in each program.
+/// Opens with the call that kernels have since redox_syscall 0.9.5, or with the older one, which
+/// is to be removed. Not inlined, so that each program has this code once.
 #[inline(never)]
 fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize) -> Result<usize> {
     let (address, length) = (path.as_ptr() as usize, path.len());
-    // Length and flags share a word; such a path would be too long in any case.
+    // Length and flags share a word; a path that does not fit is too long in any case.
     if length & O_FCNTL_MASK != 0 {
         fdtable::release(slot);
         return Err(Error::new(ENAMETOOLONG));
@@ -50,7 +52,7 @@ fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize)
         if !no_call(&result) {
             return result;
         }
-        // A scheme may say ENOSYS as well, and says so again then.
+        // A scheme may also return ENOSYS; then it does so again.
         let result = old(slot);
         if !no_call(&result) {
             OPENS_THE_OLD_WAY.store(true, Ordering::Relaxed);
@@ -61,7 +63,7 @@ fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize)
 }
 
 /// Asks the scheme of `fd` for the object `name`, at a number that the caller has reserved and
-/// gives back itself.
+/// frees itself.
 pub(crate) fn dup_at(fd: usize, name: &[u8], slot: usize) -> Result<()> {
     // SAFETY: the name is a live slice; the call writes no user memory.
     unsafe {
@@ -77,12 +79,12 @@ fn dup_into(fd: usize, name: &[u8], slot: usize) -> Result<usize> {
     with_number(slot, |slot| dup_at(fd, name, slot).map(|()| slot))
 }
 
-/// The table that a new descriptor gets its number in.
+/// The table in which a new descriptor gets its number.
 #[derive(Clone, Copy)]
 pub enum Table {
     /// At the lowest free number.
     Plain,
-    /// Out of sight of programs that count.
+    /// At the lowest free number of the upper table, which programs that count do not see.
     Upper,
 }
 
@@ -121,7 +123,7 @@ pub fn dup_upper(fd: usize, name: &[u8]) -> Result<usize> {
     dup_into(fd, name, fdtable::reserve_upper()?)
 }
 
-/// A number of the upper table for a descriptor to come, which has one then in any case.
+/// A number of the upper table, reserved so that a later descriptor certainly has one.
 pub struct Reserved(Option<usize>);
 
 impl Reserved {
@@ -133,7 +135,7 @@ impl Reserved {
         fdtable::reserve_upper().map(|slot| Self(Some(slot)))
     }
 
-    /// Duplicates `fd` at that number.
+    /// Duplicates `fd` at the reserved number.
     pub fn dup(mut self, fd: usize) -> Result<usize> {
         match self.0.take() {
             Some(slot) => dup_into(fd, b"", slot),
@@ -150,8 +152,8 @@ impl Drop for Reserved {
     }
 }
 
-/// As [`dup`], at the number `new`, in place of what is there. EBUSY: another thread has chosen the
-/// number for a descriptor that is being opened.
+/// As [`dup`], at the number `new`, replacing the descriptor there. EBUSY: another thread has
+/// reserved the number for a descriptor that it is opening.
 pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
     // Before the call, so that no other thread takes the number.
     let was_free = fdtable::replace(new)?;
@@ -166,12 +168,12 @@ pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
     result
 }
 
-/// Closes `fd`. The number is free afterwards, also when the scheme reports an error.
+/// Closes `fd`. The number is free afterwards, even if the scheme reports an error.
 pub fn close(fd: usize) -> Result<()> {
     fdtable::close(fd)?;
     // SAFETY: plain numbers only.
     let result = unsafe { sys::call(syscall::SYS_CLOSE, [fd, 0, 0, 0, 0, 0]) };
-    // The kernel takes the number away before it tells the scheme, whatever that answers.
+    // The kernel frees the number before it informs the scheme, whatever the scheme answers.
     fdtable::release(fd);
     result.map(|_| ())
 }
@@ -192,7 +194,7 @@ pub fn read(fd: usize, buffer: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Reads into `buffer`, not restarted when interrupted (EINTR).
+/// Reads into `buffer`, and is not restarted when interrupted (EINTR).
 pub fn read_once(fd: usize, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is exclusively ours and live for the call.
     unsafe {
@@ -203,8 +205,8 @@ pub fn read_once(fd: usize, buffer: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Reads at a position into `size` bytes at an address, which the kernel checks; returns the number
-/// of bytes. It is not restarted when interrupted (EINTR).
+/// Reads at a position into `size` bytes at an address, which the kernel checks. Returns the
+/// number of bytes. Is not restarted when interrupted (EINTR).
 ///
 /// # Safety
 /// The bytes may be written: no Rust reference to them is used meanwhile.
@@ -251,7 +253,7 @@ pub fn fpath(fd: usize, buffer: &mut [u8]) -> Result<usize> {
 
 /// Descriptor flags and duplication; numbers for new descriptors are chosen here.
 pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
-    /// Duplicate with the close-on-exec flag, a notion of libraries that the kernel does not know.
+    /// Duplicates with the close-on-exec flag, which only libraries have, not the kernel.
     const F_DUPFD_CLOEXEC: usize = 1030;
     match command {
         syscall::F_DUPFD | F_DUPFD_CLOEXEC => {
@@ -270,7 +272,7 @@ pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
     }
 }
 
-/// The use that a call makes of its payload.
+/// How a call uses its payload.
 #[derive(Clone, Copy)]
 enum Direction {
     None,
@@ -291,8 +293,8 @@ fn direction(flags: CallFlags) -> Direction {
     }
 }
 
-/// The general request (`SYS_CALL`) with raw pointers, including the bookkeeping of descriptors
-/// that are sent or received.
+/// The general request (`SYS_CALL`) with raw pointers. Also records descriptors that are sent or
+/// received.
 ///
 /// # Safety
 /// `payload` must be valid for reads and writes of `length` bytes (or null with length 0); when
@@ -370,7 +372,7 @@ pub unsafe fn call_raw(
     }
 }
 
-/// A request without payload; the operation and its arguments are in `metadata`.
+/// A request without payload; `metadata` holds the operation and its arguments.
 pub fn call(fd: usize, metadata: &[u64]) -> Result<usize> {
     // SAFETY: no payload.
     unsafe { call_raw(fd, core::ptr::null_mut(), 0, CallFlags::empty(), metadata) }
@@ -412,7 +414,7 @@ pub fn send_fd(fd: usize, sent: usize, keep: bool, metadata: &[u64]) -> Result<u
 }
 
 /// Receives one descriptor through `fd`, into the upper table: the only table into which every
-/// kernel version delivers descriptors that come out of a pipe. EPIPE: there is no sender any more.
+/// kernel version delivers descriptors from a pipe. EPIPE: there is no sender any more.
 pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
     let mut payload = [usize::MAX];
     // SAFETY: the payload is one live word.
@@ -434,9 +436,9 @@ pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
     })
 }
 
-/// Whether the scheme behind `fd` still has a daemon, without asking the daemon anything: the
-/// request that is tried here carries an unreadable name, so that it ends in the kernel, which
-/// says ENODEV when the daemon is gone and EFAULT else.
+/// Whether the scheme behind `fd` still has a daemon, without a request to the daemon. The request
+/// made here has an unreadable name, so it ends in the kernel, which returns ENODEV if the daemon
+/// is gone and EFAULT otherwise.
 pub fn is_served(fd: usize) -> bool {
     /// The first page is never mapped in a program.
     const UNREADABLE: usize = 8;
@@ -452,7 +454,7 @@ pub fn is_served(fd: usize) -> bool {
     !matches!(result, Err(Error { errno: ENODEV }))
 }
 
-/// The numbers of the plain table that name something, ascending.
+/// The numbers of the plain table that are open, ascending.
 pub fn open_numbers() -> Vec<usize> {
     let mut numbers = fdtable::used();
     numbers.retain(|number| {
@@ -461,7 +463,7 @@ pub fn open_numbers() -> Vec<usize> {
     numbers
 }
 
-/// Answers whether the number can name a descriptor at all.
+/// Checks that the number can name a descriptor at all.
 pub fn check(fd: usize) -> Result<usize> {
     if fd == sys::NO_FD {
         Err(Error::new(EBADF))
@@ -473,7 +475,7 @@ pub fn check(fd: usize) -> Result<usize> {
 /// A file system request (`CallFlags::STD_FS`).
 ///
 /// # Safety
-/// As for [`call_raw`].
+/// That of [`call_raw`].
 unsafe fn std_fs(
     fd: usize,
     kind: StdFsCallKind,
@@ -517,12 +519,12 @@ pub fn getdents(fd: usize, buffer: &mut [u8], opaque: u64) -> Result<usize> {
     std_fs_payload(fd, StdFsCallKind::Getdents, buffer, [opaque, header])
 }
 
-/// Cuts or extends a file.
+/// Truncates or extends a file.
 pub fn truncate(fd: usize, length: u64) -> Result<()> {
     std_fs_plain(fd, StdFsCallKind::Ftruncate, [length, 0]).map(|_| ())
 }
 
-/// The attributes of what `fd` names.
+/// Reads the attributes of the object behind `fd`.
 pub fn fstat(fd: usize) -> Result<Stat> {
     let mut stat = Stat::default();
     // SAFETY: the structure is exclusively ours, plain data of exactly the length given.

@@ -1,12 +1,12 @@
-//! Which descriptor numbers are in use.
+//! Records which descriptor numbers are in use.
 //!
-//! The kernel lets the caller choose the number of every new descriptor, so a process keeps its own
-//! record: the lowest free number of the plain table for ordinary descriptors, and the upper table
-//! (numbers with `UPPER_FDTBL_TAG`) for those that belong to libraries and must not be met by a
-//! program that counts descriptors.
+//! The kernel lets the caller choose the number of every new descriptor, so a process keeps its
+//! own record. Ordinary descriptors get the lowest free number of the plain table. Descriptors
+//! that belong to libraries get numbers of the upper table (with `UPPER_FDTBL_TAG`), where
+//! programs that count descriptors do not find them.
 //!
-//! Record and kernel change one after the other. A number is under way in between: nobody else may
-//! change it then, or the record would say something else than the kernel, for ever.
+//! Record and kernel change one after the other. In between, the number is *under way*: no other
+//! thread may change it then, or the record would differ from the kernel for ever.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,36 +17,36 @@ use syscall::flag::UPPER_FDTBL_TAG;
 use crate::sync::Mutex;
 use crate::sys;
 
-/// Numbers per table, the kernel's limit; as many descriptors are in both tables together at most.
+/// Numbers per table, the kernel's limit. It also limits the descriptors of both tables together.
 const LIMIT: usize = 65_536;
 const WORDS: usize = LIMIT / 64;
 
-/// What a thread is doing with a number.
+/// What a thread is doing to a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
-    /// A new descriptor is to get it.
+    /// It is about to get a new descriptor.
     Opens,
-    /// Another descriptor takes the place of the one that is there, if one is.
+    /// Its descriptor, if it has one, is about to be replaced.
     Replaces,
-    /// Its descriptor ends.
+    /// Its descriptor is about to be closed.
     Closes,
 }
 
-/// A bit for each number, changed under the lock of its table only. It lies apart from the table:
-/// a static with a single value that is not zero is stored whole in each program's file.
+/// One bit for each number, changed only under the lock of its table. It is not part of the table:
+/// a static in which a single value is not zero takes its full size in each program's file.
 type Used = [AtomicU64; WORDS];
 
 static PLAIN_USED: Used = [const { AtomicU64::new(0) }; WORDS];
 static UPPER_USED: Used = [const { AtomicU64::new(0) }; WORDS];
 
-/// Numbers in use, of both tables.
+/// Count of numbers in use in both tables.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct Table {
     used: &'static Used,
-    /// No free number lies in a word before this one.
+    /// No word before this one has a free number.
     first_free_word: usize,
-    /// The numbers that threads are at: one for each thread at most.
+    /// The numbers under way; each thread has one at most.
     under_way: Vec<(usize, Act)>,
 }
 
@@ -60,7 +60,7 @@ impl Table {
     }
 
     fn reserve(&mut self) -> Result<usize> {
-        // The kernel would not say that this is why it refuses.
+        // The kernel has no distinct error for this limit.
         if COUNT.load(Ordering::Relaxed) >= LIMIT {
             return Err(Error::new(EMFILE));
         }
@@ -148,7 +148,7 @@ pub fn used() -> Vec<usize> {
     all
 }
 
-/// Keeps the tables as they are as long as the result lives.
+/// Locks both tables as long as the result lives.
 pub(crate) fn hold() -> impl Sized {
     (PLAIN.lock(), UPPER.lock())
 }
@@ -161,15 +161,15 @@ pub fn reserve() -> Result<usize> {
     PLAIN.lock().reserve()
 }
 
-/// As [`reserve`], a number of the upper table.
+/// As [`reserve`], in the upper table.
 pub fn reserve_upper() -> Result<usize> {
     UPPER.lock().reserve().map(|n| n | UPPER_FDTBL_TAG)
 }
 
-/// As [`reserve`], this number, of either table.
+/// As [`reserve`], for a certain number of either table.
 ///
 /// # Errors
-/// `EBADF`: the number cannot exist. `EEXIST`: it is in use. `ENOMEM`.
+/// `EBADF` if the number cannot exist; `EEXIST` if it is in use; `ENOMEM`.
 pub fn take(fd: usize) -> Result<()> {
     let (table, number) = table_of(fd)?;
     let mut table = table.lock();
@@ -181,17 +181,17 @@ pub fn take(fd: usize) -> Result<()> {
     Ok(())
 }
 
-/// Records that a reserved number has its descriptor.
+/// Records that a reserved number now has its descriptor.
 pub fn opened(fd: usize) {
     if let Ok((table, number)) = table_of(fd) {
         table.lock().end(number);
     }
 }
 
-/// Begins to put another descriptor in the place of `fd`, until [`replaced`]; whether it is free.
+/// Begins to replace the descriptor `fd`, until [`replaced`]. Returns whether the number is free.
 ///
 /// # Errors
-/// `EBADF`: the number cannot exist. `EBUSY`: another thread is about to open it. `ENOMEM`.
+/// `EBADF` if the number cannot exist; `EBUSY` if another thread is about to open it; `ENOMEM`.
 pub fn replace(fd: usize) -> Result<bool> {
     let (table, number) = table_of(fd)?;
     alone(table, number, |table, act| match act {
@@ -203,7 +203,7 @@ pub fn replace(fd: usize) -> Result<bool> {
     })
 }
 
-/// Ends that; whether a descriptor is there now.
+/// Ends what [`replace`] began; `is_open`: the number now has a descriptor.
 pub fn replaced(fd: usize, is_open: bool) {
     match is_open {
         true => opened(fd),
@@ -214,22 +214,23 @@ pub fn replaced(fd: usize, is_open: bool) {
 /// Begins to close `fd`, until [`release`].
 ///
 /// # Errors
-/// `EBADF`: the number is free, or another thread closes it already, or has not opened it yet.
+/// `EBADF` if the number is free, or if another thread is closing it or has not opened it yet.
 pub fn close(fd: usize) -> Result<()> {
     let (table, number) = table_of(fd)?;
     alone(table, number, |table, act| match act {
         Some(_) => Err(Error::new(EBADF)),
-        // Another thread may take a free number meanwhile, and giving it back would free it again.
+        // Another thread may take a free number meanwhile, and releasing it would free it again.
         None if !table.is_used(number) => Err(Error::new(EBADF)),
         None => {
-            // Closing must not fail for want of memory; then it is not kept apart from others.
+            // Closing must not fail for lack of memory; then other threads are not kept from the
+            // number.
             let _ = table.begin(number, Act::Closes);
             Ok(())
         }
     })
 }
 
-/// Runs `action` with what is under way with a number, when no other thread is replacing it.
+/// Runs `action` with the act under way on a number, once no other thread is replacing it.
 fn alone<T>(
     table: &Mutex<Table>,
     number: usize,
@@ -242,12 +243,12 @@ fn alone<T>(
             return action(&mut held, act);
         }
         drop(held);
-        // For as long as one call of the kernel's takes.
+        // This lasts as long as one system call.
         sys::yield_now();
     }
 }
 
-/// In the child of a fork: forgets what other threads of the parent were doing.
+/// In the child of a fork: forgets what the parent's other threads were doing.
 pub fn forget_under_way() {
     PLAIN.lock().under_way.clear();
     UPPER.lock().under_way.clear();

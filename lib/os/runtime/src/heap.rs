@@ -1,8 +1,8 @@
-//! The global allocator: `talc` over anonymous memory that grows in chunks, each between two pages
-//! without access: a program that runs over the end of a chunk is killed there.
+//! The global allocator: `talc` over anonymous memory. It grows in chunks, each between two pages
+//! without access, so that a program that writes beyond the end of a chunk is killed.
 //!
-//! Memory is never returned to the kernel before the process ends; reservations are kept small
-//! because copying an address space costs time by reserved size on the upstream kernel.
+//! Memory returns to the kernel only when the process ends. Chunks are small, because the time to
+//! copy an address space depends on its reserved size on the upstream kernel.
 
 use core::alloc::Layout;
 
@@ -18,7 +18,7 @@ use crate::{fd, sys};
 
 /// Smallest growth step, in bytes.
 const CHUNK: usize = 128 * 1024;
-/// Room for the allocator's own bookkeeping in a fresh chunk, in bytes (its bins need about 1 KiB).
+/// Space for the allocator's own data in a new chunk, in bytes (its bins need about 1 KiB).
 const OVERHEAD: usize = 8 * 1024;
 
 /// Gets memory from the kernel by anonymous FMAP.
@@ -47,14 +47,13 @@ unsafe impl Source for Anonymous {
 static HEAP: talc::TalcLock<spin::mutex::SpinMutex<(), YieldNow>, Anonymous> =
     talc::TalcLock::new(Anonymous);
 
-/// Keeps other threads out of the heap as long as the result lives; nothing may take or give back
-/// memory meanwhile.
+/// Locks the heap as long as the result lives; meanwhile nothing may allocate or free memory.
 pub(crate) fn hold() -> impl Drop {
     HEAP.lock()
 }
 
-/// Maps fresh zero pages at an address of the kernel's choice, between two pages without any
-/// right; `size` is a multiple of the page. Returns the address of the first page that can be used.
+/// Maps new zero pages at an address that the kernel chooses, between two pages without access.
+/// `size` is a multiple of the page size. Returns the address of the first usable page.
 pub(crate) fn map_guarded(size: usize) -> Result<usize> {
     let (_, whole) = guarded(PAGE_SIZE, size);
     // SAFETY: without MAP_FIXED nothing that exists is replaced.
@@ -73,7 +72,7 @@ pub(crate) fn map_guarded(size: usize) -> Result<usize> {
     }
 }
 
-/// Address and size of what [`map_guarded`] mapped, the guards included.
+/// Returns address and size of what [`map_guarded`] mapped, the guard pages included.
 pub(crate) fn guarded(base: usize, size: usize) -> (usize, usize) {
     (base - PAGE_SIZE, size + 2 * PAGE_SIZE)
 }

@@ -1,4 +1,4 @@
-//! Reading and writing: the traits and the three standard streams.
+//! Reading and writing: the traits, and the three standard streams.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ pub trait Read {
     /// Reads into `buffer`; 0 means the end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
 
-    /// Fills `buffer` or fails (EIO when the source ends before).
+    /// Fills `buffer`; EIO if the source ends before.
     fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<()> {
         while !buffer.is_empty() {
             match self.read(buffer)? {
@@ -24,7 +24,7 @@ pub trait Read {
         Ok(())
     }
 
-    /// Appends everything up to the end; returns how much that was.
+    /// Appends all data up to the end, and returns how many bytes that was.
     fn read_to_end(&mut self, data: &mut Vec<u8>) -> Result<usize> {
         let start = data.len();
         let mut filled = start;
@@ -47,7 +47,7 @@ pub trait Read {
         }
     }
 
-    /// Appends everything up to the end as text (EILSEQ when it is not UTF-8).
+    /// Appends all data up to the end as text; EILSEQ if it is not UTF-8.
     fn read_to_string(&mut self, text: &mut String) -> Result<usize> {
         let mut data = Vec::new();
         let count = self.read_to_end(&mut data)?;
@@ -58,15 +58,15 @@ pub trait Read {
 
 /// A sink of bytes.
 pub trait Write {
-    /// Writes a part of `bytes`; returns how much.
+    /// Writes a part of `bytes`, and returns how many bytes.
     fn write(&mut self, bytes: &[u8]) -> Result<usize>;
 
-    /// Pushes buffered bytes out; streams here have no buffer.
+    /// Writes buffered bytes; streams here have no buffer.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Writes all of `bytes` (EPIPE when the sink takes nothing more).
+    /// Writes all of `bytes`; EPIPE if the sink takes nothing more.
     fn write_all(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.write(bytes)? {
@@ -154,7 +154,7 @@ pub fn write_all(fd: usize, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Used by the print macros: one write per call, so that lines of several programs do not mix.
+/// For the print macros: one write per call, so that lines of several programs do not mix.
 #[doc(hidden)]
 pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
     let _ = match text.as_str() {
@@ -163,8 +163,8 @@ pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
     };
 }
 
-/// Writes a message that must be seen: to standard error, and to the log, which the console shows,
-/// when standard error leads somewhere else or nowhere.
+/// Writes a message that must be visible: to standard error, and also to the log, which the
+/// console shows, if standard error is redirected or closed.
 #[cfg(not(feature = "std"))]
 pub fn emergency(text: &str) {
     let bytes = text.as_bytes();
@@ -186,7 +186,7 @@ pub fn emergency(text: &str) {
     }
 }
 
-/// Whether what is written to `fd` appears on the console. The path may be in the older spelling.
+/// Whether output to `fd` appears on the console. The path may be in the older spelling.
 #[cfg(not(feature = "std"))]
 fn is_shown(fd: usize) -> bool {
     let mut buffer = [0; 64];

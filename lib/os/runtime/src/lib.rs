@@ -1,6 +1,6 @@
-//! The library that makes a static `no_std` program for `x86_64-unknown-redox` a whole one: entry
-//! point, heap, panic message, the `redox_*` symbols that the published Redox crates call, and a
-//! small mirror of the standard library (files, processes, environment, time).
+//! Everything that a static `no_std` program for `x86_64-unknown-redox` needs besides its own
+//! code: entry point, heap, panic handler, the `redox_*` symbols that the published Redox crates
+//! call, and a small mirror of the standard library (files, processes, environment, time).
 //!
 //! A program is
 //! ```ignore
@@ -10,14 +10,14 @@
 //! runtime::main!(main);
 //! fn main() -> i32 { runtime::println!("hello"); 0 }
 //! ```
-//! On a Redox installation relibc provides all of this. With the feature `std` the crate is only
-//! the mirror, over relibc and the standard library ([`hosted`]), so that the programs' sources
-//! build there unchanged.
+//! On a Redox installation relibc provides all of this. With the feature `std`, the crate is only
+//! the mirror, built on relibc and the standard library ([`hosted`]), so that the programs'
+//! sources build there unchanged.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
-// The same in both worlds.
+// With or without `std`.
 pub mod env;
 mod exit_status;
 pub mod fs;
@@ -32,7 +32,7 @@ mod hosted;
 #[cfg(feature = "std")]
 pub use hosted::{fd, path, process, start, sys, thread};
 
-// Nothing but the kernel below.
+// Only without `std`, where the kernel is all there is below.
 #[cfg(not(feature = "std"))]
 pub mod abi;
 #[cfg(not(feature = "std"))]
@@ -68,7 +68,7 @@ pub mod thread;
 
 pub use syscall::error::{Error, Result};
 
-/// Makes the function the program's `main`: it takes nothing and returns the exit status.
+/// Makes a function the program's `main`: it takes nothing and returns the exit status.
 #[cfg(not(feature = "std"))]
 #[macro_export]
 macro_rules! main {
@@ -81,7 +81,7 @@ macro_rules! main {
     };
 }
 
-/// Makes the function the program's `main`: it takes nothing and returns the exit status.
+/// Makes a function the program's `main`: it takes nothing and returns the exit status.
 #[cfg(feature = "std")]
 #[macro_export]
 macro_rules! main {

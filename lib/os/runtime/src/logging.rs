@@ -28,7 +28,7 @@ pub fn init(name: &str) {
         name: name.into(),
         fd: path::open_upper("/scheme/log", syscall::O_WRONLY).unwrap_or(2),
     });
-    // A second call changes nothing but the level.
+    // A second call changes only the level.
     let _ = log::set_logger(logger);
     log::set_max_level(level);
 }

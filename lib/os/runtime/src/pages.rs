@@ -1,5 +1,5 @@
-//! Memory of whole pages that goes back to the system when it is dropped; that of the heap stays
-//! with the process.
+//! Memory of whole pages that is unmapped when it is dropped; memory of the heap stays with the
+//! process.
 
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
@@ -8,7 +8,7 @@ use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use syscall::error::{EINVAL, Error, Result};
 
-/// Zeros at first.
+/// Whole pages, which contain zeros at first.
 pub struct Pages {
     start: NonNull<u8>,
     size: usize,
@@ -20,10 +20,10 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// `size` bytes, rounded up to pages.
+    /// Maps `size` bytes, rounded up to whole pages.
     ///
     /// # Errors
-    /// `EINVAL`: no bytes, or too many; `ENOMEM`.
+    /// `EINVAL` for 0 or too many bytes; `ENOMEM`.
     pub fn new(size: usize) -> Result<Pages> {
         let rounded = size.checked_next_multiple_of(syscall::PAGE_SIZE);
         let size = rounded.filter(|&size| size > 0).ok_or(Error::new(EINVAL))?;

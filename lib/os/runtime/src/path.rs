@@ -1,8 +1,8 @@
-//! Paths: from what a program writes to the scheme that serves it.
+//! Paths: resolves the path that a program writes to the scheme that serves it.
 //!
 //! `/scheme/<name>/<rest>` names an object of the scheme `<name>`; the older spelling
-//! `<name>:<rest>` is accepted and means the same. Every other absolute path belongs to the scheme
-//! `file`; a relative path starts at the current directory.
+//! `<name>:<rest>` means the same. Every other absolute path belongs to the scheme `file`. A
+//! relative path starts at the current directory.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,10 +15,10 @@ use crate::fd::Table;
 use crate::roots::{self, Root};
 use crate::{fd, state, sys};
 
-/// Longest path that the kernel takes, in bytes.
+/// Longest path that the kernel accepts, in bytes.
 pub const MAX: usize = 4096;
 
-/// The name that serves paths outside of `/scheme`.
+/// The name of the scheme for paths outside `/scheme`.
 const FILE_SCHEME: &str = "file";
 
 /// Makes `path` absolute and removes `.`, `..` and repeated slashes. The result always begins with
@@ -105,8 +105,8 @@ pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
     open_in(Table::Upper, path, flags)
 }
 
-/// Opens a path below the root of its scheme, which may be kept. Without type parameters, as every
-/// program has this code.
+/// Opens a path below the root of its scheme, which may be kept open. Has no type parameters, as
+/// every program contains this code.
 fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
@@ -115,16 +115,16 @@ fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
         let changes = roots::changes();
         let result = kept.get(open_root).and_then(open);
         if roots::changes() != changes {
-            // Another thread has closed the root: this may be anything.
+            // Another thread has closed the root meanwhile: the result may be of any file.
             if let Ok(file) = result {
                 let _ = fd::close(file);
             }
             return open_in(table, &path, flags);
         }
         match result {
-            // Its daemon may have ended, and a new one may have the name. That root is not kept:
-            // the other one would have to be closed, and another thread may be using it. The
-            // latter error is what Redox's kernel says.
+            // Its daemon may have ended, and a new one may have the name. The new root is not
+            // kept, because the old one would have to be closed while another thread may be using
+            // it. Redox's kernel returns `ESRCH` here.
             Err(Error {
                 errno: ENODEV | ESRCH,
             }) => {}
@@ -149,8 +149,8 @@ pub fn unlink(path: &str, flags: usize) -> Result<()> {
     result.map(|_| ())
 }
 
-/// Moves a file or directory within its scheme, over a file or empty directory of that name;
-/// `EXDEV` to another scheme.
+/// Moves a file or directory within its scheme, replacing a file or empty directory of that name;
+/// `EXDEV` if `to` is in another scheme.
 pub fn rename(from: &str, to: &str) -> Result<()> {
     let (from, to) = (canonical(from)?, canonical(to)?);
     if split(&from).0 != split(&to).0 {
@@ -169,13 +169,13 @@ pub fn current_dir() -> String {
     state::current_dir()
 }
 
-/// Changes the current directory; ENOTDIR or ENOENT when it is none.
+/// Changes the current directory; ENOTDIR or ENOENT if there is no such directory.
 pub fn set_current_dir(new: &str) -> Result<()> {
     let new = canonical(new)?;
     let directory = open_upper(&new, O_STAT | O_DIRECTORY)?;
     let stat = fd::fstat(directory);
     let _ = fd::close(directory);
-    // Roots of some schemes have no attributes; what was opened as a directory counts as one.
+    // Roots of some schemes have no attributes; a path that opens as a directory counts as one.
     if stat.is_ok_and(|stat| stat.st_mode & MODE_TYPE != MODE_DIR) {
         return Err(Error::new(ENOTDIR));
     }

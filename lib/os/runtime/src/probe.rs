@@ -1,22 +1,23 @@
 //! Raw system calls for programs that test the kernel (feature `probe`).
 //!
 //! A conformance test has to make calls that no library would make: bad pointers, bad lengths,
-//! taken slots. These functions let it, without unsafe code of its own. They are *not* for ordinary
-//! programs: a call made with a wrong address can overwrite the caller's own memory, and only that.
+//! numbers in use. With these functions it needs no unsafe code of its own. They are *not* for
+//! ordinary programs: a call with a wrong address can overwrite the caller's own memory, but
+//! nothing else.
 
 use core::arch::{asm, naked_asm};
 
 /// Makes system call `number` with all six arguments; returns the raw register.
 ///
-/// The kernel may read and write the caller's memory at addresses among the arguments; a test
-/// passes addresses of buffers it does not use meanwhile, or of nothing at all.
+/// The kernel may read and write the caller's memory at addresses among the arguments. A test
+/// passes addresses of buffers that it does not use meanwhile, or invalid ones.
 pub fn syscall(number: usize, args: [usize; 6]) -> usize {
     let [a, b, c, d, e, f] = args;
     let result;
     // SAFETY: the instruction itself only changes the registers named (r9 and the vector registers
-    // are a call's to destroy); what the kernel writes is
-    // within this process and is the caller's declared purpose (see the module's first lines). The
-    // asm block is assumed to touch any memory, so the compiler keeps no copies across it.
+    // are a call's to destroy); what the kernel writes is within this process and is the caller's
+    // declared purpose (see the module's first lines). The asm block is assumed to touch any
+    // memory, so the compiler keeps no copies across it.
     unsafe {
         asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
             in("r10") d, in("r8") e, inlateout("r9") f => _,
@@ -29,9 +30,9 @@ pub fn syscall(number: usize, args: [usize; 6]) -> usize {
     result
 }
 
-/// Makes system call `number` and returns the general registers of its arguments, as found
-/// afterwards, when each was loaded with a known value before: rdi, rsi, rdx, r10, r8, r9. Programs
-/// may rely on all but the last; the kernel of this project preserves that, too.
+/// Makes system call `number` after loading its argument registers, and returns what they contain
+/// afterwards: rdi, rsi, rdx, r10, r8, r9. Programs may rely on all but the last being preserved;
+/// this project's kernel preserves that, too.
 pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f] = args;
     let result;
@@ -48,14 +49,14 @@ pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6])
     (result, [a, b, c, d, e, f])
 }
 
-/// Reads the byte at `address`. Ends in an exception when nothing readable is mapped there.
+/// Reads the byte at `address`. Raises an exception if nothing readable is mapped there.
 pub fn peek(address: usize) -> u8 {
     // SAFETY: a volatile byte read has no alignment duty and invents no reference; an unmapped
     // address ends this context, which is what the caller tests or has excluded.
     unsafe { (address as *const u8).read_volatile() }
 }
 
-/// Writes the byte at `address`. The caller owns that memory (it got it from a mapping of its own).
+/// Writes the byte at `address`. The caller owns that memory, which it has mapped itself.
 pub fn poke(address: usize, value: u8) {
     // SAFETY: as for `peek`; callers only write into mappings they made for the purpose.
     unsafe { (address as *mut u8).write_volatile(value) }
@@ -70,7 +71,7 @@ pub fn peek_word(address: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Loads the FS base's first word: what a thread finds through its TLS pointer.
+/// Loads the first word at the FS base, where a thread finds its TLS.
 pub fn read_fs() -> u64 {
     let value;
     // SAFETY: reads 8 bytes at the FS base; callers set the base to a mapped word first.
@@ -93,12 +94,12 @@ pub fn prepare_stack(top: usize, function: fn(usize) -> !, argument: usize) -> u
     stack
 }
 
-/// The address at which a new context begins (see [`prepare_stack`]).
+/// The address at which a new context starts (see [`prepare_stack`]).
 pub fn context_entry() -> usize {
     entry as *const () as usize
 }
 
-/// Assumes nothing but the stack pointer: a new context's MXCSR is 0 and its x87 state is
+/// Relies on nothing but the stack pointer: a new context's MXCSR is 0, and its x87 state is
 /// undefined.
 #[unsafe(naked)]
 extern "C" fn entry() -> ! {
@@ -115,14 +116,14 @@ extern "C" fn entry() -> ! {
     )
 }
 
-/// Calls what is at `address` as a function. Ends in an exception when no code may run there.
+/// Calls `address` as a function. Raises an exception if no code may run there.
 pub fn execute(address: usize) {
     // SAFETY: a test passes the address of memory that must not be executed, or of one `ret`
     // instruction; both leave nothing changed.
     unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
 }
 
-/// Reads a port. Ends in an exception when this context may not use ports.
+/// Reads a port. Raises an exception if this context may not use ports.
 pub fn read_port(port: u16) -> u8 {
     let value;
     // SAFETY: touches no memory; a test names a port whose reading changes no device.
@@ -149,7 +150,7 @@ pub enum Forbidden {
     Table,
 }
 
-/// Executes an instruction that ends in an exception.
+/// Executes an instruction that raises an exception.
 pub fn forbidden(instruction: Forbidden) {
     let mut bytes = [0u8; 16];
     // SAFETY: each instruction raises an exception before it changes anything; the one that does

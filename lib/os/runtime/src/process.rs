@@ -1,4 +1,4 @@
-//! Processes, after `std::process`: start programs, wait for them, end.
+//! Processes, after `std::process`: starts programs, waits for them, ends them.
 //!
 //! A process is an object of the scheme `proc`, served by the process manager.
 
@@ -41,7 +41,7 @@ pub fn exit(status: i32) -> ! {
     }
 }
 
-/// Asks the process manager to end this process. Returns only when there is none.
+/// Asks the process manager to end this process. Returns only if there is no process manager.
 fn leave(status: i32) {
     let request = [ProcCall::Exit as u64, (status & 0xFF) as u64];
     loop {
@@ -64,7 +64,7 @@ pub fn id() -> u32 {
     state::pid() as u32
 }
 
-/// The process manager's record of the process behind a process descriptor.
+/// Reads the process manager's record of the process behind a process descriptor.
 pub fn meta(process: usize) -> Result<ProcMeta> {
     let mut bytes = [0; size_of::<ProcMeta>()];
     if fd::read(process, &mut bytes)? != bytes.len() {
@@ -102,19 +102,19 @@ pub fn meta(process: usize) -> Result<ProcMeta> {
     })
 }
 
-/// This process's own record; zeros (root) below the process manager.
+/// Reads this process's own record; zeros (root) below the process manager.
 pub fn own_meta() -> ProcMeta {
     meta(state::proc_fd()).unwrap_or_default()
 }
 
-/// Where a standard stream of a new process leads.
+/// The target of a standard stream of a new process.
 #[derive(Clone, Copy, Debug)]
 pub enum Stdio {
-    /// Where the parent's leads.
+    /// The same as the parent's stream.
     Inherit,
-    /// To this descriptor of the parent, which stays open here.
+    /// This descriptor of the parent, which stays open here.
     Fd(usize),
-    /// Nowhere: the descriptor does not exist.
+    /// None: the descriptor does not exist.
     Closed,
 }
 
@@ -136,11 +136,11 @@ impl From<&crate::fs::File> for Stdio {
     }
 }
 
-/// A process to be started.
+/// Describes a process to start.
 #[derive(Debug)]
 pub struct Command {
     program: String,
-    /// What the program is told as its name; `None`: as it was asked for.
+    /// The name that the program gets as argument 0; `None` means the name it was requested by.
     name: Option<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -153,8 +153,9 @@ pub struct Command {
 }
 
 impl Command {
-    /// `program` with a slash is a path, else it is looked up in `PATH`. Environment, directory and
-    /// streams are those of this process unless changed; no other descriptor is passed on.
+    /// `program` is a path if it contains a slash; otherwise it is looked up in `PATH`.
+    /// Environment, directory and streams are those of this process unless changed; no other
+    /// descriptor is passed on.
     pub fn new(program: &str) -> Command {
         Command {
             program: program.into(),
@@ -170,7 +171,7 @@ impl Command {
         }
     }
 
-    /// Sets what the program is told as its name, its argument 0. A script is told its path.
+    /// Sets the program's argument 0, its own name. A script gets its path instead.
     pub fn arg0(&mut self, name: impl AsRef<str>) -> &mut Self {
         self.name = Some(name.as_ref().into());
         self
@@ -274,7 +275,8 @@ impl Command {
         let count = file.start(&mut start)?;
         let (interpreter, option) =
             script::interpreter(&start[..count]).ok_or(Error::new(ENOEXEC))?;
-        // Directories of other systems' interpreters are not here, but their programs may be.
+        // Directories of other systems' interpreters do not exist here, but programs of that name
+        // may.
         let found = match find_program(interpreter) {
             Err(Error { errno: ENOENT }) => {
                 find_program(interpreter.rsplit('/').next().unwrap_or_default())
@@ -294,7 +296,7 @@ impl Command {
         })
     }
 
-    /// The arguments of the program, the first being its name. `before`: those of a script's
+    /// Returns the arguments of the program, its name first. `before` holds those for a script's
     /// interpreter.
     fn arguments<'a>(&'a self, before: &'a [String]) -> Vec<&'a [u8]> {
         let name = self.name.as_ref().unwrap_or(&self.program);
@@ -306,23 +308,24 @@ impl Command {
         arguments
     }
 
-    /// Starts the process. ENOENT: no such program, or not the one that a script's first line
-    /// names; ENOEXEC: neither a static x86-64 ELF program nor a script for one (`#!` and its
-    /// path); EACCES: a directory.
+    /// Starts the process. ENOENT: the program, or the one that a script's first line names, does
+    /// not exist. ENOEXEC: the file is neither a static x86-64 ELF program nor a script for one
+    /// (`#!` and its path). EACCES: it is a directory.
     pub fn spawn(&mut self) -> Result<Child> {
         self.spawn_with(|_| Ok(())).map(|(child, ())| child)
     }
 
-    /// As [`spawn`](Self::spawn), with a descriptor of the program's address space: as long as that
-    /// is open the program's memory stays, whatever becomes of the program.
+    /// As [`spawn`](Self::spawn), and also returns a descriptor of the program's address space.
+    /// While that is open, the program's memory stays, even after the program has ended.
     pub fn spawn_keeping_memory(&mut self) -> Result<(Child, Fd)> {
         self.spawn_with(|thread| Ok(Fd::new(fd::dup_upper(thread, b"addrspace")?)))
     }
 
-    /// Has `look` look at the thread before it runs.
+    /// Runs `look` on the thread before it starts.
     fn spawn_with<T>(&mut self, look: impl FnOnce(usize) -> Result<T>) -> Result<(Child, T)> {
         let own = fd::check(state::proc_fd())?;
-        // Checked before anything is made: a context that was never started ends noisily.
+        // Checked before anything is made: a context that was never started causes messages when
+        // it ends.
         let mut found = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
@@ -350,7 +353,7 @@ impl Command {
         }
     }
 
-    /// Fills the process; returns its first thread, which has not started.
+    /// Prepares the process. Returns its first thread, which has not started.
     fn prepare(&self, process: usize, found: &mut Found, cwd: &str) -> Result<Fd> {
         let thread = Fd::new(fd::dup_upper(process, b"thread-0")?);
         let env: Vec<String> = self
@@ -391,18 +394,18 @@ impl Command {
     }
 }
 
-/// A program that was found.
+/// A program that was found, and its headers.
 struct Found {
     /// The absolute path of its file.
     path: String,
     file: ProgramFile,
     program: Program,
-    /// Of a script's interpreter: its name, its option and the script.
+    /// Arguments for a script's interpreter: its name, its option and the script.
     before: Vec<String>,
 }
 
-/// The file of a name with a slash, else of the first program of `PATH` with that name; with its
-/// absolute path.
+/// Opens the file of a name with a slash, or else of the first program in `PATH` with that name.
+/// Also returns its absolute path.
 fn find_program(name: &str) -> Result<(String, ProgramFile)> {
     let open = |candidate: &str| -> Result<(String, ProgramFile)> {
         let candidate = path::canonical(candidate)?;
@@ -466,19 +469,19 @@ pub fn set_own_ids(uid: u32, gid: u32) -> Result<()> {
     set_ids(fd::check(state::proc_fd())?, Some(uid), Some(gid))
 }
 
-/// Makes this process the first of a process group of its own, in which those that it starts are,
+/// Makes this process the leader of a new process group, to which the processes it starts belong,
 /// too.
 pub fn lead_group() -> Result<()> {
     let process = fd::check(state::proc_fd())?;
     fd::call(process, &[ProcCall::Setpgid as u64, 0, 0]).map(|_| ())
 }
 
-/// Sends a signal to all of this process's group, itself included.
+/// Sends a signal to all processes in this process's group, itself included.
 pub fn kill_group(signal: u32) -> Result<()> {
     kill(0, signal)
 }
 
-/// A started process. Dropping it neither kills nor reaps.
+/// A started process. Dropping it neither kills it nor reaps it.
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
@@ -496,7 +499,7 @@ impl Child {
         self.pid
     }
 
-    /// Waits for the end. Afterwards the answer is kept.
+    /// Waits until the process has ended, and keeps its status for later calls.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -510,7 +513,7 @@ impl Child {
         }
     }
 
-    /// The status when the process has ended, without waiting.
+    /// Returns the status if the process has ended; does not wait.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = wait_pid(self.pid, true)?.map(|(_, status)| status);
@@ -527,7 +530,7 @@ impl Child {
     }
 }
 
-/// Sends a signal to a process. Here every signal but 0 (a mere check) kills.
+/// Sends a signal to a process. Every signal except 0 (which only checks) kills it.
 pub fn kill(pid: u32, signal: u32) -> Result<()> {
     fd::call(
         state::proc_fd(),
@@ -536,8 +539,8 @@ pub fn kill(pid: u32, signal: u32) -> Result<()> {
     .map(|_| ())
 }
 
-/// Whether a process has ended, also if its parent has not asked for its status yet: until then it
-/// can be sent signals.
+/// Whether a process has ended, even if its parent has not collected its status yet: until then
+/// signals can still be sent to it.
 pub fn has_ended(pid: u32) -> bool {
     match kill(pid, 0) {
         Err(Error { errno: ESRCH }) => true,
@@ -559,8 +562,8 @@ fn is_dead_in(list: &str, pid: u32) -> bool {
     })
 }
 
-/// Waits for the child `pid`, or any child when it is 0. `None`: `poll` was set and no such child
-/// has ended yet. ECHILD: there is no such child.
+/// Waits for the child `pid`, or for any child if it is 0. Returns `None` if `poll` is set and no
+/// such child has ended yet. ECHILD: there is no such child.
 pub fn wait_pid(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
     let process = fd::check(state::proc_fd()).map_err(|_| Error::new(ECHILD))?;
     let metadata = [ProcCall::Waitpid as u64, u64::from(pid), u64::from(poll)];

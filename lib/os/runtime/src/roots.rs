@@ -1,6 +1,6 @@
-//! The roots of some schemes, kept open, so that the namespace is asked once, which takes longer
-//! than the rest: whoever waits for several files opens an event queue each time, and each
-//! connection of SCIF is a file.
+//! Keeps the roots of some schemes open, so that the namespace is asked only once. That request
+//! takes longer than the rest of an open, and these opens are frequent: each wait for several
+//! files opens an event queue, and each connection of SCIF is a file.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,17 +12,16 @@ use crate::fd;
 /// A scheme's root.
 pub struct Root {
     name: &'static str,
-    /// `NO_FD`: not open.
+    /// `NO_FD` if it is not open.
     fd: AtomicUsize,
 }
 
-/// Those that are kept.
+/// The roots that are kept open.
 static KEPT: [Root; 3] = [Root::new("event"), Root::new("pipe"), Root::new("scif")];
-/// How often one was closed, or is about to be.
+/// How often a root was closed, or is about to be.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// A number that is another one when a root has been closed since: its descriptor may have been
-/// another file's then.
+/// A number that changes when a root is closed, as its descriptor may then be another file's.
 pub fn changes() -> usize {
     CHANGES.load(Ordering::Acquire)
 }
@@ -33,12 +32,12 @@ impl Root {
         Self { name, fd }
     }
 
-    /// The one of this scheme, if it is kept.
+    /// The root of this scheme, if it is kept.
     pub fn of(name: &str) -> Option<&'static Self> {
         KEPT.iter().find(|root| root.name == name)
     }
 
-    /// Its descriptor; `open` opens it.
+    /// Returns its descriptor; opens it by `open` if necessary.
     ///
     /// # Errors
     /// Those of `open`.
@@ -53,28 +52,30 @@ impl Root {
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             let kept = self.fd.compare_exchange(NO_FD, new, success, failure);
             if kept.is_err() {
-                // Another thread was quicker. It can be closed.
+                // Another thread was faster. An error does not matter.
                 let _ = fd::close(new);
             } else if self::changes() != changes {
-                // The namespace may have changed, and `forget` have come too early.
+                // The namespace may have changed, and `forget` may have run before this root was
+                // stored.
                 self.forget();
             }
         }
     }
 
     fn forget(&self) {
-        // Before, for who is about to keep one, and behind, for who has just found this one.
+        // Counted before the close for a thread that is about to keep a root, and after it for one
+        // that has just found this root.
         CHANGES.fetch_add(1, Ordering::AcqRel);
         let known = self.fd.swap(NO_FD, Ordering::AcqRel);
         CHANGES.fetch_add(1, Ordering::AcqRel);
         if known != NO_FD {
-            // It can be closed.
+            // An error does not matter.
             let _ = fd::close(known);
         }
     }
 }
 
-/// Closes all of them: the process has another namespace, in which they may be missing.
+/// Closes all kept roots: the process has another namespace, in which they may be missing.
 pub fn forget() {
     KEPT.iter().for_each(Root::forget);
 }

@@ -1,8 +1,8 @@
-//! Filling a new context with a program: address space, stack, descriptors.
+//! Prepares a new context to run a program: address space, stack, descriptors.
 //!
-//! Everything goes through the handles of the new thread (`dup(thread, "addrspace")` and so on),
-//! which the kernel's process scheme offers and the process manager passes on. So the same code
-//! starts ordinary programs and, before there is a process manager, the first daemons.
+//! All of this goes through the handles of the new thread (`dup(thread, "addrspace")` and so on),
+//! which the kernel's process scheme offers and the process manager forwards. So the same code
+//! starts ordinary programs and, before the process manager exists, the first daemons.
 
 use alloc::vec::Vec;
 
@@ -17,15 +17,15 @@ use crate::state::aux;
 use crate::sync::Mutex;
 use crate::{fd, sys};
 
-/// End of the stack of a new program. Directly below the top of user memory lies the kernel's
-/// metadata in the first process; staying clear of it costs nothing.
+/// End of the stack of a new program. In the first process, the kernel's metadata lies directly
+/// below the top of user memory; the stack stays clear of it everywhere, which costs nothing.
 const STACK_TOP: usize = 0x0000_7FFF_F000_0000;
-/// Stack size in bytes; pages are made when they are touched.
+/// Stack size in bytes; the kernel allocates pages on first access.
 const STACK_SIZE: usize = 1024 * 1024;
 /// Largest sum of arguments and environment, in bytes.
 const MAX_ARGUMENTS: usize = 512 * 1024;
 
-/// Numbers at which a new program finds its own handles.
+/// Numbers at which a new program gets its own handles.
 pub mod slot {
     use super::UPPER_FDTBL_TAG;
 
@@ -44,25 +44,25 @@ pub mod slot {
 /// The arguments, environment and descriptors of a new program.
 #[derive(Default)]
 pub struct Launch<'a> {
-    /// The absolute path of the program's file; empty: not known.
+    /// The absolute path of the program's file; empty if it is not known.
     pub program: &'a str,
-    /// Arguments, the first being the program's name.
+    /// Arguments, the program's name first.
     pub args: Vec<&'a [u8]>,
     /// Environment, entries `NAME=value`.
     pub env: Vec<&'a [u8]>,
     /// Current directory.
     pub cwd: &'a str,
-    /// Descriptors: number in the new program, number here.
+    /// Descriptors: the number in the new program, and the number here.
     pub fds: Vec<(usize, usize)>,
-    /// Process descriptor to pass, when there is a process manager.
+    /// Process descriptor to pass, if there is a process manager.
     pub process: Option<usize>,
     /// Namespace descriptor to pass.
     pub namespace: Option<usize>,
 }
 
-/// Loads `program`, whose file is `image`, into the stopped context behind `thread` and prepares it
-/// to run. The caller sets credentials and starts it. `thread` must be a context that the caller
-/// may throw away: after an error its state is undefined.
+/// Loads `program`, whose file is `image`, into the stopped context behind `thread` and prepares
+/// it to run. The caller sets credentials and starts it. `thread` must be a context that the
+/// caller can discard: after an error its state is undefined.
 pub fn load(
     thread: usize,
     program: &Program,
@@ -97,13 +97,13 @@ pub fn load(
     Ok(())
 }
 
-/// A new address space, empty.
+/// Makes a new, empty address space.
 pub(crate) fn empty_space(thread: usize) -> Result<Fd> {
     let first = Fd::new(fd::dup_upper(thread, b"addrspace")?);
     Ok(Fd::new(fd::dup_upper(first.raw(), b"empty")?))
 }
 
-/// The entries of every ELF program's auxiliary vector.
+/// Returns the entries that every ELF program's auxiliary vector has.
 pub(crate) fn elf_auxiliary(program: &Program) -> Vec<(usize, usize)> {
     alloc::vec![
         (3, program.headers),
@@ -114,17 +114,18 @@ pub(crate) fn elf_auxiliary(program: &Program) -> Vec<(usize, usize)> {
     ]
 }
 
-/// Held from opening a handle that chooses a thread's memory or descriptors until it is closed.
-/// The choice takes effect when the handle is closed for the last time, and a process that another
-/// thread forks meanwhile would have a copy of it: the thread would start with nothing chosen.
+/// Held while a handle is open that selects a thread's memory or descriptors. The selection takes
+/// effect when the last copy of the handle is closed. If another thread forked meanwhile, its
+/// child would have a copy of the handle, and the thread would start with nothing selected.
 static CHOOSING: Mutex<()> = Mutex::new(());
 
-/// Keeps other threads from choosing as long as the result lives.
+/// Keeps other threads from opening such handles as long as the result lives.
 pub(crate) fn hold_choices() -> impl Drop {
     CHOOSING.lock()
 }
 
-/// Chooses where a thread goes on. The switch happens when the returned handle is closed.
+/// Selects address space, stack and entry point of a thread. The switch happens when the returned
+/// handle is closed.
 pub(crate) fn select_space(thread: usize, space: usize, stack: usize, entry: usize) -> Result<Fd> {
     let selection = Fd::new(fd::dup_upper(thread, b"current-addrspace")?);
     let words = [space, stack, entry];
@@ -135,13 +136,13 @@ pub(crate) fn select_space(thread: usize, space: usize, stack: usize, entry: usi
     Ok(selection)
 }
 
-/// Lets the context behind `thread` run for the first time.
+/// Starts the context behind `thread`.
 pub fn start(thread: usize) -> Result<()> {
     let start = Fd::new(fd::dup_upper(thread, b"start")?);
     fd::write(start.raw(), &[0]).map(|_| ())
 }
 
-/// Maps anonymous pages into the space behind the handle.
+/// Maps anonymous pages into the address space behind a handle.
 fn map_remote(space: usize, address: usize, size: usize, flags: MapFlags) -> Result<()> {
     let flags = flags | MapFlags::MAP_FIXED_NOREPLACE | MapFlags::MAP_PRIVATE;
     let words = [
@@ -158,7 +159,7 @@ fn map_remote(space: usize, address: usize, size: usize, flags: MapFlags) -> Res
     }
 }
 
-/// Pages of another address space, mapped here for a moment.
+/// Pages of another address space, mapped here temporarily.
 struct Window {
     base: usize,
     size: usize,
@@ -186,14 +187,14 @@ impl Drop for Window {
     }
 }
 
-/// Largest window, so that a big segment does not need its size in address space twice.
+/// Largest window, so that a big segment does not take its full size in this address space, too.
 const WINDOW: usize = 1024 * 1024;
 
 /// Maps the segments and fills them from the file.
 pub(crate) fn load_segments(space: usize, program: &Program, image: &mut dyn ReadAt) -> Result<()> {
     for segment in &program.segments {
         let (base, size) = segment.pages();
-        // Overlap of two segments shows as EEXIST.
+        // EEXIST means that two segments overlap.
         map_remote(space, base, size, segment.protection).map_err(|error| match error.errno {
             syscall::EEXIST => Error::new(ENOEXEC),
             _ => error,
@@ -215,7 +216,7 @@ pub(crate) fn load_segments(space: usize, program: &Program, image: &mut dyn Rea
     Ok(())
 }
 
-/// Maps the stack and writes the argument block; returns the stack pointer.
+/// Maps the stack and writes the argument block. Returns the stack pointer.
 pub(crate) fn load_stack(
     space: usize,
     launch: &Launch<'_>,
@@ -241,7 +242,7 @@ pub(crate) fn load_stack(
     if total > MAX_ARGUMENTS {
         return Err(Error::new(E2BIG));
     }
-    // The pointer is 16-byte aligned at the entry of every program.
+    // Every program expects a pointer that is 16-byte aligned.
     let pointer = (STACK_TOP - total) / 16 * 16;
     let base = pointer + words * size_of::<usize>();
 
@@ -269,7 +270,7 @@ pub(crate) fn load_stack(
 
     let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
     map_remote(space, STACK_TOP - STACK_SIZE, STACK_SIZE, flags)?;
-    // Nothing may ever be mapped where an overflow would arrive.
+    // The guard page: nothing can be mapped where a stack overflow would write.
     let guard = STACK_TOP - STACK_SIZE - PAGE_SIZE;
     map_remote(space, guard, PAGE_SIZE, MapFlags::empty())?;
     let page = pointer / PAGE_SIZE * PAGE_SIZE;
@@ -291,7 +292,7 @@ impl ProgramFile {
         Ok(ProgramFile { fd: Fd::new(fd) })
     }
 
-    /// The first bytes of the file, as many as there are and go into `buffer`; their count.
+    /// Reads the start of the file into `buffer`, and returns how many bytes it has.
     pub fn start(&mut self, buffer: &mut [u8]) -> Result<usize> {
         fd::lseek(self.fd.raw(), 0, SEEK_SET)?;
         let mut count = 0;

@@ -1,8 +1,8 @@
 //! Program start: from the kernel's register state to `main`.
 //!
-//! A program gets only a stack pointer, to `argc, argv.., 0, envp.., 0, (key, value).., (0, 0)`.
-//! Floating point control registers start as zero, which unmasks every SSE exception, so they are
-//! loaded first.
+//! The kernel or the starting program passes only a stack pointer, to `argc, argv.., 0, envp.., 0,
+//! (key, value).., (0, 0)`. Floating-point control registers are zero at the start, which unmasks
+//! every SSE exception, so they are loaded first.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,12 +64,12 @@ unsafe fn text(text: *const u8) -> String {
 /// Reads the argument block into [`state`].
 ///
 /// # Safety
-/// As for [`start`].
+/// That of [`start`].
 unsafe fn read_arguments(block: *const usize) {
     let mut next = block;
     let mut word = || {
-        // SAFETY: the block is a sequence of words that ends after the pair (0, 0); the loops below
-        // stop there.
+        // SAFETY: the block is a sequence of words that ends after the pair (0, 0); the loops
+        // below stop there.
         let value = unsafe { next.read() };
         // SAFETY: as above; the word after the last one read is still within the block.
         next = unsafe { next.add(1) };
@@ -125,7 +125,7 @@ unsafe fn read_arguments(block: *const usize) {
     mark_inherited(&[process, thread, namespace, cwd, filetable], filetable);
 }
 
-/// Records the descriptors that exist already, so that no new one is put on their numbers.
+/// Records the descriptors that already exist, so that no new one gets their numbers.
 fn mark_inherited(known: &[usize], filetable: usize) {
     // The descriptors named by the vector, and the three standard ones whether they exist or not.
     for &fd in known.iter().chain(&[0, 1, 2]) {
@@ -134,7 +134,7 @@ fn mark_inherited(known: &[usize], filetable: usize) {
     if filetable == sys::NO_FD {
         return;
     }
-    // The handle lists the table as it was when the handle was made; ask for the present state.
+    // The handle lists the table as it was when the handle was made: ask for the present state.
     let _ = fd::dup2(filetable, filetable, b"refresh");
     let mut bytes = [0; 512];
     while let Ok(count @ 8..) = fd::read(filetable, &mut bytes) {

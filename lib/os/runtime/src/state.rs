@@ -70,7 +70,7 @@ pub(crate) fn set_fds(process: usize, thread: usize, namespace: usize, filetable
     FILETABLE.store(filetable, Ordering::Relaxed);
 }
 
-/// The process id, 0 until the process manager was asked.
+/// The process id; 0 until the process manager was asked for it.
 pub(crate) fn pid() -> usize {
     PID.load(Ordering::Relaxed)
 }
@@ -79,12 +79,12 @@ pub(crate) fn set_pid(pid: usize) {
     PID.store(pid, Ordering::Relaxed);
 }
 
-/// Keeps the paths as they are as long as the result lives.
+/// Keeps the paths from changing as long as the result lives.
 pub(crate) fn hold() -> impl Sized {
     (CURRENT_DIR.lock(), PROGRAM.lock())
 }
 
-/// The absolute path of the program's file; `None` when the one that started it did not say.
+/// The absolute path of the program's file; `None` if the starting program did not pass it.
 pub fn program() -> Option<String> {
     let path = PROGRAM.lock();
     (!path.is_empty()).then(|| path.clone())

@@ -1,4 +1,4 @@
-//! Synchronization of threads: a lock for short times, and a signal to sleep for.
+//! Synchronization of threads: a lock for short critical sections, and a signal to wait for.
 
 #[cfg(not(feature = "std"))]
 mod signal;
@@ -15,8 +15,8 @@ impl spin::RelaxStrategy for YieldNow {
     }
 }
 
-/// A mutual exclusion lock for critical sections of a few instructions. On one processor, a waiting
-/// thread is behind a thread that was preempted between them, and giving way lets it finish. On
-/// several, the holder may be running: then the call, which returns at once, is the pause between
-/// two looks.
+/// A mutual exclusion lock for critical sections of a few instructions. On one processor, the
+/// holder was preempted when another thread waits, and yielding lets it finish. On several, the
+/// holder may be running: then the yield, which returns at once, is the pause between two
+/// attempts.
 pub type Mutex<T> = spin::mutex::SpinMutex<T, YieldNow>;

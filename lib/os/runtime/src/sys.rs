@@ -1,7 +1,7 @@
 //! Raw system calls of the Redox ABI: one `syscall` instruction and the decoding of its result.
 //!
-//! Numbers and structures come from `redox_syscall`; the stubs of that crate are not used because
-//! they decode errors from the low 32 bits only and know no sixth argument.
+//! Numbers and structures come from `redox_syscall`. That crate's stubs are not used, because they
+//! decode errors from the low 32 bits only and have no sixth argument.
 
 use core::time::Duration;
 
@@ -46,7 +46,7 @@ pub unsafe fn raw(number: usize, args: [usize; 6]) -> usize {
 /// Executes one system call and decodes its result at full width (the top 4095 values are errors).
 ///
 /// # Safety
-/// As for [`raw`].
+/// That of [`raw`].
 pub unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize> {
     // SAFETY: passed on to the caller.
     demux(unsafe { raw(number, args) })
@@ -69,13 +69,13 @@ pub fn mux(result: Result<usize>) -> usize {
     }
 }
 
-/// Ends the process by an instruction that there is not, where no call can.
+/// Ends the process by an invalid instruction, where no call can end it.
 pub fn trap() -> ! {
     // SAFETY: the processor's exception is all that it does, and nothing runs after it.
     unsafe { core::arch::asm!("ud2", options(noreturn, nomem, nostack)) }
 }
 
-/// Gives up the processor for this round.
+/// Lets other contexts run.
 pub fn yield_now() {
     // SAFETY: the call takes no arguments and touches no memory.
     let _ = unsafe { call(syscall::SYS_YIELD, [0; 6]) };
@@ -95,7 +95,7 @@ pub fn clock(clock: usize) -> Result<u64> {
     Ok((time.tv_sec as u64) * NANOS_PER_SEC + time.tv_nsec as u64)
 }
 
-/// Sleeps so long, or less when something interrupts.
+/// Sleeps for this time, or less if something interrupts.
 pub fn sleep(duration: Duration) {
     let request = TimeSpec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,5 +1,5 @@
-//! Threads, after `std::thread`: a further context of the process in the same memory and with the
-//! same descriptors.
+//! Threads, after `std::thread`: further contexts of the process with the same memory and
+//! descriptors.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -14,8 +14,8 @@ use syscall::flag::ContextStatus;
 use crate::sync::{Mutex, Signal};
 use crate::{fd, heap, spawn, state, sys};
 
-/// Default stack of a thread in bytes; pages are made when they are touched. Below
-/// and above it lies a page without access.
+/// Default stack of a thread in bytes. The kernel allocates pages on first access. Below and above
+/// the stack lies a page without access.
 const STACK_SIZE: usize = 256 * 1024;
 
 core::arch::global_asm!(
@@ -47,7 +47,7 @@ unsafe extern "C" {
 /// The data on a new thread's stack.
 struct Start {
     main: Box<dyn FnOnce() + Send>,
-    /// Set when the thread has run, for the thread that joins it.
+    /// Set when the thread's function has returned, for the thread that joins it.
     done: Arc<Signal>,
     /// The thread's own handle.
     thread: usize,
@@ -67,8 +67,8 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
         stack_size,
     } = *start;
     main();
-    // The handle that ends this thread and frees its stack in one step; the thread handle itself
-    // is not needed for that.
+    // One handle that both ends this thread and frees its stack; the thread handle itself is not
+    // needed for that.
     let status = fd::dup_upper(thread, b"status");
     let _ = fd::close(thread);
     done.set();
@@ -76,8 +76,8 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
     finish(status, stack, stack_size)
 }
 
-/// Ends the calling thread. Its descriptor for that stays behind in the table, because nobody is
-/// left to close it, so threads that end later close it; not before this one has ended by it.
+/// Ends the calling thread. The descriptor used for that stays in the table, as this thread can no
+/// longer close it. A thread that ends later closes it, once this one has ended.
 fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
     if let Ok(status) = status {
         let mut left = LEFT.lock();
@@ -100,22 +100,22 @@ fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
     }
 }
 
-/// Status handles of threads that ended, or are about to, since the last one looked.
+/// Status handles of threads that have ended or are about to, since the last check.
 static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Keeps the list of ended threads as it is as long as the result lives.
+/// Locks the list of ended threads as long as the result lives.
 pub(crate) fn hold() -> impl Sized {
     LEFT.lock()
 }
 
-/// Whether the thread behind a status handle does not run any more.
+/// Whether the thread behind a status handle has ended.
 fn is_over(status: usize) -> bool {
     let mut word = [0; size_of::<usize>()];
     let read = fd::read(status, &mut word);
     read.is_ok() && usize::from_ne_bytes(word) == ContextStatus::Dead as usize
 }
 
-/// A started thread. Dropping it lets the thread run on by itself.
+/// A started thread. Dropping this does not stop the thread.
 pub struct JoinHandle<T> {
     thread: usize,
     done: Arc<Signal>,
@@ -123,19 +123,19 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits until the thread has run and returns what its function returned.
+    /// Waits until the thread's function has returned, and returns its result.
     pub fn join(self) -> Result<T> {
         self.done.wait();
         let result = self.result.lock().take();
         result.ok_or(Error::new(EINVAL))
     }
 
-    /// The descriptor of the thread. The thread closes it when it has run.
+    /// The descriptor of the thread. The thread closes it when its function has returned.
     pub fn thread_fd(&self) -> usize {
         self.thread
     }
 
-    /// Whether the thread has run.
+    /// Whether the thread's function has returned.
     pub fn is_finished(&self) -> bool {
         self.done.is_set()
     }
@@ -144,8 +144,9 @@ impl<T> JoinHandle<T> {
 /// Whether the process has never had a second thread.
 static IS_ALONE: AtomicBool = AtomicBool::new(true);
 
-/// Whether the calling thread is the only one that the process has ever had: what only threads of
-/// one process share needs no locked instruction then. It stays true until the caller starts one.
+/// Whether the calling thread is the only one that the process has ever had. Data that only
+/// threads of one process share needs no locked instructions then. Stays true until the caller
+/// starts a thread.
 #[inline]
 pub fn is_alone() -> bool {
     IS_ALONE.load(Ordering::Relaxed)
@@ -158,7 +159,7 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().spawn(main)
 }
 
-/// How to start a thread.
+/// Options for starting a thread.
 pub struct Builder {
     stack_size: usize,
     fs_base: usize,
@@ -171,7 +172,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// A stack of 256 KiB and no thread-local storage.
+    /// A stack of 256 KiB, and no thread-local storage.
     pub fn new() -> Self {
         Builder {
             stack_size: STACK_SIZE,
@@ -179,15 +180,15 @@ impl Builder {
         }
     }
 
-    /// Sets the stack's size in bytes, rounded up to pages, at least one.
+    /// Sets the stack's size in bytes, rounded up to whole pages, at least one.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes.clamp(PAGE_SIZE, usize::MAX / 2);
         self.stack_size = self.stack_size.next_multiple_of(PAGE_SIZE);
         self
     }
 
-    /// Sets the thread's FS base, where code with thread-local storage finds its block. Nothing of
-    /// this crate looks at it.
+    /// Sets the thread's FS base, through which code with thread-local storage finds its block.
+    /// This crate does not use it.
     pub fn fs_base(mut self, address: usize) -> Self {
         self.fs_base = address;
         self
@@ -220,11 +221,11 @@ impl Builder {
         let pointer = stack + stack_size - PAGE_SIZE / 16;
         // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
         unsafe { (pointer as *mut usize).write(start as usize) };
-        // Before there is another thread that could find out otherwise.
+        // Set before another thread exists, which could see the old value.
         IS_ALONE.store(false, Ordering::Relaxed);
         match run(thread.raw(), pointer) {
             Ok(()) => {
-                // The thread closes its handle itself.
+                // The thread closes its own handle.
                 let thread = thread.into_raw();
                 Ok(JoinHandle {
                     thread,
@@ -263,7 +264,7 @@ pub fn set_main_fs_base(address: usize) -> Result<()> {
     set_fs_base(fd::check(state::thread_fd())?, address)
 }
 
-/// Gives the context behind `thread` our memory and descriptors and starts it.
+/// Gives the context behind `thread` this process's memory and descriptors, and starts it.
 fn run(thread: usize, pointer: usize) -> Result<()> {
     let space = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace")?);
     let files = Fd::new(fd::dup_upper(state::thread_fd(), b"filetable")?);

@@ -6,31 +6,31 @@ use syscall::flag::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 
 use crate::sys;
 
-/// Reads a clock, in nanoseconds; 0 when there is none.
+/// Reads a clock, in nanoseconds; 0 if it does not exist.
 fn clock(clock: usize) -> u64 {
     sys::clock(clock).unwrap_or(0)
 }
 
-/// A point of the monotonic clock, which counts from the boot.
+/// A point on the monotonic clock, which counts from the boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant {
     nanos: u64,
 }
 
 impl Instant {
-    /// The present point.
+    /// The current time.
     pub fn now() -> Instant {
         Instant {
             nanos: clock(CLOCK_MONOTONIC),
         }
     }
 
-    /// Time since then.
+    /// Time since this point.
     pub fn elapsed(&self) -> Duration {
         Instant::now().duration_since(*self)
     }
 
-    /// Time from `earlier` to this point, zero when it is later.
+    /// Time from `earlier` to this point; zero if `earlier` is later.
     pub fn duration_since(&self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
     }
@@ -52,7 +52,7 @@ impl core::ops::Add<Duration> for Instant {
     }
 }
 
-/// Wall-clock time since 1970, as far as the machine knows it.
+/// Wall-clock time since 1970, as far as the machine has it.
 pub fn unix_time() -> Duration {
     Duration::from_nanos(clock(CLOCK_REALTIME))
 }
@@ -65,7 +65,7 @@ pub fn sleep(duration: Duration) {
         if left.is_zero() {
             return;
         }
-        // An interruption just leads to another round.
+        // After an interruption, the loop sleeps again.
         sys::sleep(left);
     }
 }

@@ -65,7 +65,7 @@ extern "C" fn redox_close_v1(fd: usize) -> RawResult {
 /// `buffer` must be valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn redox_read_v1(fd: usize, buffer: *mut u8, length: usize) -> RawResult {
-    // The raw pointer goes to the kernel as it is: redox-scheme passes uninitialised memory.
+    // The raw pointer is passed on unchanged, as redox-scheme passes uninitialised memory.
     loop {
         // SAFETY: the caller vouches for the buffer.
         let result = unsafe { sys::raw(syscall::SYS_READ, [fd, buffer as usize, length, 0, 0, 0]) };
@@ -280,19 +280,20 @@ unsafe extern "C" fn redox_sys_call_v0(
     mux(unsafe { fd::call_raw(fd, payload, length, flags, metadata) })
 }
 
-/// How requests that concern several descriptors are made on this kernel: not known yet, or one of
-/// the two ways that follow.
+/// How this kernel takes requests for several descriptors: 0 if that is not known yet, or one of
+/// the two forms that follow.
 static MULTIPLE: AtomicU8 = AtomicU8::new(0);
-/// Pointer to the descriptors in the place of the descriptor, and their number in the low bits of
-/// the pointer (redox_syscall 0.9.5).
+/// The pointer to the descriptors takes the place of the descriptor, with their number in its low
+/// bits (redox_syscall 0.9.5).
 const COUNT_IN_POINTER: u8 = 1;
-/// Pointer in the place of the descriptor, and the length in bytes as sixth argument (0.9.2).
+/// The pointer takes that place, with the length in bytes as sixth argument (0.9.2).
 const LENGTH_AT_THE_END: u8 = 2;
 /// Bit of `CallFlags` that selects the older form; 0.9.5 names only its successor.
 const MULTIPLE_FDS: usize = 1 << 17;
 
-/// Which form this kernel has. It is found out by a request to a descriptor that does not exist:
-/// the newer form's flag is EINVAL where it is not known, and so can an answer of a scheme be.
+/// Returns the form that this kernel has. A request to a descriptor that does not exist finds it
+/// out: a kernel that does not have the newer form's flag returns EINVAL, which a scheme may also
+/// do.
 fn multiple_form() -> u8 {
     match MULTIPLE.load(Ordering::Relaxed) {
         0 => {
@@ -312,7 +313,7 @@ fn multiple_form() -> u8 {
     }
 }
 
-/// A request that concerns several descriptors of one scheme.
+/// Makes a request for several descriptors of one scheme.
 ///
 /// # Safety
 /// `payload` must be valid for reads and writes of `length` bytes.

@@ -1,8 +1,8 @@
-//! The `redox_*_vN` symbols: the stable surface that relibc exports on a real system and that the
-//! crates `libredox`, `redox-scheme` and `redox_event` call. The names, the arguments and the
-//! structures are relibc's; each returns a value or a negated error number.
+//! The `redox_*_vN` symbols: the stable interface that relibc exports on a real system, and that
+//! the crates `libredox`, `redox-scheme` and `redox_event` call. Names, arguments and structures
+//! are relibc's. Each function returns a value or a negated error number.
 //!
-//! Calls that need signals delivered to user code answer ENOSYS: nothing here handles signals.
+//! Calls that need signals delivered to user code return ENOSYS: nothing here handles signals.
 
 mod files;
 mod system;
@@ -25,17 +25,17 @@ use crate::{fd, path, process, roots, state};
 
 type RawResult = usize;
 
-/// Operations of a namespace descriptor, first word of the name given to `dup`.
+/// Operations of a namespace descriptor: the first word of the name given to `dup`.
 pub mod ns {
-    /// A new namespace with the listed names: then per name its length as a word and its bytes.
+    /// Makes a namespace with the listed names; each is its length as a word, and its bytes.
     pub const FORK: usize = 0;
     /// The same namespace with fewer permissions.
     pub const SHRINK_PERMISSIONS: usize = 1;
-    /// A handle that registers the name that follows.
+    /// Makes a handle that registers the name that follows.
     pub const ISSUE_REGISTER: usize = 2;
 }
 
-/// Makes a slice of a pointer and a length from outside; a length of zero allows any pointer.
+/// Makes a slice of a pointer and a length from a caller; with length 0, any pointer is allowed.
 ///
 /// # Safety
 /// `base` must be valid for reads of `length` bytes unless `length` is zero.
@@ -59,10 +59,10 @@ unsafe fn bytes_mut<'a>(base: *mut u8, length: usize) -> &'a mut [u8] {
     unsafe { slice::from_raw_parts_mut(base, length) }
 }
 
-/// Text from outside, checked.
+/// Makes a text of a pointer and a length from a caller; EINVAL if it is not UTF-8.
 ///
 /// # Safety
-/// As for [`bytes`].
+/// That of [`bytes`].
 unsafe fn text<'a>(base: *const u8, length: usize) -> Result<&'a str> {
     // SAFETY: passed on to the caller.
     core::str::from_utf8(unsafe { bytes(base, length) }).map_err(|_| Error::new(EINVAL))

@@ -86,7 +86,7 @@ extern "C" fn redox_get_ens_v0() -> RawResult {
     process::own_meta().ens as usize
 }
 
-/// Exchanges the namespace; the answer is the old descriptor, or all ones when there was none.
+/// Exchanges the namespace. Returns the old descriptor, or all ones if there was none.
 #[unsafe(no_mangle)]
 extern "C" fn redox_setns_v0(fd: usize) -> RawResult {
     let old = state::set_namespace_fd(fd);
@@ -94,7 +94,7 @@ extern "C" fn redox_setns_v0(fd: usize) -> RawResult {
     old
 }
 
-/// A new namespace with these names out of the present one.
+/// Makes a namespace with these names of the present one.
 fn fork_namespace(names: &[&[u8]]) -> Result<usize> {
     let mut request = Vec::from(ns::FORK.to_ne_bytes());
     for name in names {
@@ -126,8 +126,8 @@ unsafe extern "C" fn redox_mkns_v1(names: *const IoVec, count: usize, flags: u32
     mux(fork_namespace(&names))
 }
 
-/// Gives up the namespace: with `ens` 0 only the schemes `memory` and `pipe` are left, else the
-/// namespace behind that descriptor is taken.
+/// Replaces the namespace: with the one behind the descriptor `ens`, or, if `ens` is 0, with one
+/// that has only the schemes `memory` and `pipe`.
 #[unsafe(no_mangle)]
 extern "C" fn redox_setrens_v1(_rns: usize, ens: usize) -> RawResult {
     let new = if ens == 0 {
@@ -162,7 +162,7 @@ unsafe extern "C" fn redox_register_scheme_to_ns_v0(
     unit(name.and_then(|name| register_scheme(namespace, name, root)))
 }
 
-/// Registers the scheme whose root is `root` under `name`; the root descriptor is moved away.
+/// Registers the scheme whose root is `root` under `name`. The root descriptor is moved.
 pub fn register_scheme(namespace: usize, name: &str, root: usize) -> Result<()> {
     let mut request = Vec::from(ns::ISSUE_REGISTER.to_ne_bytes());
     request.extend_from_slice(name.as_bytes());
@@ -217,7 +217,7 @@ extern "C" fn redox_kill_v1(pid: usize, signal: u32) -> RawResult {
 /// `status` must be null or valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn redox_waitpid_v1(pid: usize, status: *mut i32, options: u32) -> RawResult {
-    // Process groups are not kept: a group member is any child.
+    // Process groups are not recorded here: any child counts as a member of the group.
     let (call, target) = match pid as isize {
         0 => (ProcCall::Waitpgid, 0),
         -1 => (ProcCall::Waitpid, 0),
@@ -349,7 +349,7 @@ extern "C" fn redox_event_queue_ctl_v1(
     }))
 }
 
-/// The structure that events are delivered in, `RawEventV1` of `redox_event`.
+/// The structure in which events are delivered, `RawEventV1` of `redox_event`.
 #[repr(C)]
 struct RawEvent {
     fd: usize,
@@ -357,8 +357,8 @@ struct RawEvent {
     flags: u32,
 }
 
-/// Delivers one event, waiting for it. As with relibc, time limit and signal mask are not looked
-/// at, and an interruption is reported (EINTR).
+/// Waits for one event and delivers it. As with relibc, time limit and signal mask have no effect,
+/// and an interruption is returned (EINTR).
 ///
 /// # Safety
 /// `buffer` must be valid for `count` structures.

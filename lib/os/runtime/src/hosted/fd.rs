@@ -8,7 +8,7 @@ use libredox::call;
 use syscall::data::Stat;
 use syscall::error::{EBADF, EINTR, EINVAL, Error, Result};
 
-/// Makes a call again as long as it is interrupted.
+/// Repeats a call as long as it is interrupted.
 fn restarted(mut attempt: impl FnMut() -> libredox::error::Result<usize>) -> Result<usize> {
     loop {
         match attempt() {
@@ -59,13 +59,14 @@ pub fn getdents(fd: usize, buffer: &mut [u8], opaque: u64) -> Result<usize> {
     Ok(call::getdents(fd, buffer, opaque)?)
 }
 
-/// Cuts or extends a file.
+/// Truncates or extends a file.
 pub fn truncate(fd: usize, length: u64) -> Result<()> {
     let length = usize::try_from(length).map_err(|_| Error::new(EINVAL))?;
     Ok(call::ftruncate(fd, length)?)
 }
 
-/// The attributes of what `fd` names. The C structure holds the kernel's fields in wider types.
+/// The attributes of the object behind `fd`. The C structure has the kernel's fields in wider
+/// types.
 pub fn fstat(fd: usize) -> Result<Stat> {
     let from = call::fstat(fd)?;
     Ok(Stat {

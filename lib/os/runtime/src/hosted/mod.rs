@@ -1,7 +1,7 @@
-//! The part that differs with a standard library: on a Redox installation, where relibc and `std`
-//! give a program its start, its heap and its threads.
+//! The modules that differ with a standard library: on a Redox installation, relibc and `std` give
+//! a program its start, heap and threads.
 //!
-//! The modules have the names and functions of those they stand for, as far as programs of a Redox
+//! The modules have the names and functions of those they replace, as far as programs of a Redox
 //! installation need them. Descriptors go through relibc's `redox_*` symbols, because relibc keeps
 //! its own record of their numbers; everything else is `std`.
 
@@ -15,7 +15,7 @@ pub mod thread;
 
 use syscall::error::{EIO, Error};
 
-/// The error number behind an error of `std`; EIO for those that have none.
+/// Returns the error number behind an error of `std`; EIO if it has none.
 fn number(error: std::io::Error) -> Error {
     Error::new(error.raw_os_error().unwrap_or(EIO))
 }

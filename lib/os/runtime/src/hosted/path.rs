@@ -1,4 +1,4 @@
-//! Paths, which relibc resolves: names of schemes, the current directory, links.
+//! Paths. relibc resolves them: names of schemes, the current directory, links.
 
 use alloc::string::String;
 
@@ -20,7 +20,7 @@ pub fn open(path: &str, flags: usize) -> Result<usize> {
     Ok(libredox::call::open(path, flags, mode as u16)?)
 }
 
-/// As [`open`]: which table a number is in is relibc's business.
+/// As [`open`]: relibc decides which table a number is in.
 pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
     open(path, flags)
 }
@@ -34,13 +34,13 @@ pub fn unlink(path: &str, flags: usize) -> Result<()> {
     .map_err(number)
 }
 
-/// Moves a file or directory, over a file or empty directory of that name; `EXDEV` to another file
-/// system.
+/// Moves a file or directory, replacing a file or empty directory of that name; `EXDEV` if `to` is
+/// in another file system.
 pub fn rename(from: &str, to: &str) -> Result<()> {
     std::fs::rename(from, to).map_err(number)
 }
 
-/// The current directory; the root when it has no name.
+/// The current directory; the root if it has no name.
 pub fn current_dir() -> String {
     match std::env::current_dir() {
         Ok(path) => path.to_string_lossy().into_owned(),
@@ -48,7 +48,7 @@ pub fn current_dir() -> String {
     }
 }
 
-/// Changes the current directory; ENOTDIR or ENOENT when it is none.
+/// Changes the current directory; ENOTDIR or ENOENT if there is no such directory.
 pub fn set_current_dir(new: &str) -> Result<()> {
     std::env::set_current_dir(new).map_err(number)
 }

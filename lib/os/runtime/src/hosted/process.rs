@@ -25,12 +25,12 @@ pub fn kill(pid: u32, signal: u32) -> Result<()> {
     Ok(libredox::call::kill(pid as usize, signal)?)
 }
 
-/// Sets the name under which this process is listed. Here that is its file's, which stays.
+/// Does nothing: the listed name of a process is that of its file here.
 pub fn rename_own(_name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A descriptor of its own for a stream.
+/// Duplicates the descriptor of a stream.
 fn duplicate(stream: usize) -> Result<OwnedFd> {
     let stream = libredox::call::dup(stream, b"")?;
     let number = i32::try_from(stream).map_err(|_| Error::new(EBADF))?;
@@ -38,16 +38,16 @@ fn duplicate(stream: usize) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// A process to be started.
+/// Describes a process to start.
 #[derive(Debug)]
 pub struct Command {
     command: std::process::Command,
-    /// Descriptors of standard input and output, where they are not this process's.
+    /// Descriptors for standard input and output; `None` for those of this process.
     streams: [Option<usize>; 2],
 }
 
 impl Command {
-    /// `program` with a slash is a path, else it is looked up in `PATH`.
+    /// `program` is a path if it contains a slash; otherwise it is looked up in `PATH`.
     pub fn new(program: &str) -> Command {
         let command = std::process::Command::new(program);
         Command {
@@ -94,7 +94,7 @@ impl Command {
         self
     }
 
-    /// Starts the process, with this one's environment and directory, and its streams unless
+    /// Starts the process with this one's environment and directory, and with its streams unless
     /// changed.
     pub fn spawn(&mut self) -> Result<Child> {
         let [input, output] = self.streams;
@@ -109,7 +109,7 @@ impl Command {
     }
 }
 
-/// A started process. Dropping it neither kills nor reaps.
+/// A started process. Dropping it neither kills it nor reaps it.
 #[derive(Debug)]
 pub struct Child {
     child: std::process::Child,
@@ -121,7 +121,7 @@ impl Child {
         self.child.id()
     }
 
-    /// Waits for the end.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         let status = self.child.wait().map_err(number)?;
         Ok(ExitStatus::from_raw(status.into_raw()))

@@ -1,7 +1,7 @@
-//! Program start: what relibc calls once it has prepared everything.
+//! Program start: relibc calls this once it has prepared everything.
 //!
-//! `std` is used without its own `main`, so that the programs' sources need not know which world
-//! they are built for. What that `main` would do is done here.
+//! `std` is used without its own `main`, so that the programs' sources are the same for both
+//! builds. This module does what that `main` would do.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use libredox::flag::SIGPIPE;
 
 use crate::env;
 
-/// Runs a program; gives its exit status.
+/// Runs a program, and returns its exit status.
 ///
 /// # Safety
 /// `words` must hold `count` pointers to zero-terminated strings.
@@ -24,7 +24,7 @@ pub unsafe fn run(count: i32, words: *const *const c_char, main: fn() -> i32) ->
         String::from_utf8_lossy(word.to_bytes()).into_owned()
     };
     env::set_args((0..count).map(text).collect());
-    // The environment is text here: what is not UTF-8 is left out.
+    // The environment is text here; entries that are not UTF-8 are omitted.
     let variables: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -33,13 +33,14 @@ pub unsafe fn run(count: i32, words: *const *const c_char, main: fn() -> i32) ->
     main()
 }
 
-/// A daemon must not be killed for want of a reader of what it writes: the write says EPIPE.
+/// Makes a write without a reader return EPIPE instead of killing the process, which may be a
+/// daemon.
 fn ignore_broken_pipes() {
     // SAFETY: zeros are an action without flags and with an empty mask.
     let mut action: SigAction = unsafe { core::mem::zeroed() };
-    /// The "handler" that stands for none, of POSIX's `signal.h`.
+    /// The "handler" that discards a signal, of POSIX's `signal.h`.
     const IGNORE: usize = 1;
     action.sa_sigaction = IGNORE;
-    // It fails only for numbers that are no signals.
+    // It fails only for numbers that are not signals.
     let _ = libredox::call::sigaction(SIGPIPE, Some(&action), None);
 }

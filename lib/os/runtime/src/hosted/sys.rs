@@ -1,4 +1,4 @@
-//! The few calls that belong to no descriptor.
+//! The few calls that are not about a descriptor.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use syscall::error::{EINVAL, Error, Result};
 /// Value that stands for "no descriptor" in calls.
 pub const NO_FD: usize = usize::MAX;
 
-/// Gives up the processor for this round.
+/// Lets other threads run.
 pub fn yield_now() {
     std::thread::yield_now();
 }
@@ -20,7 +20,7 @@ pub fn clock(clock: usize) -> Result<u64> {
     Ok((time.tv_sec as u64) * NANOS_PER_SEC + time.tv_nsec as u64)
 }
 
-/// Sleeps so long.
+/// Sleeps for this time.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }

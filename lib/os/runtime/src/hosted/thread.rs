@@ -6,25 +6,25 @@ pub use std::thread::yield_now;
 
 pub use crate::time::sleep;
 
-/// A started thread. Dropping it lets the thread run on by itself.
+/// A started thread. Dropping this does not stop the thread.
 pub struct JoinHandle<T> {
     thread: std::thread::JoinHandle<T>,
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits until the thread has run and returns what its function returned.
+    /// Waits until the thread's function has returned, and returns its result.
     pub fn join(self) -> Result<T> {
         self.thread.join().map_err(|_| Error::new(EINVAL))
     }
 
-    /// Whether the thread has run.
+    /// Whether the thread's function has returned.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 }
 
-/// Whether the calling thread is known to be the only one that the process has ever had: never
-/// here.
+/// Whether the calling thread is known to be the only one that the process has ever had: here that
+/// is never known.
 pub fn is_alone() -> bool {
     false
 }

@@ -1,9 +1,9 @@
-//! Replacing the program of this process by another one.
+//! Replaces the program of this process with another one.
 //!
-//! The new program is loaded into an address space of its own while this one still runs. Then the
-//! descriptors are put in order, and closing the handle that selects the space makes the switch:
-//! process id, parent, credentials and namespace stay. It is opened when nothing can fail any more,
-//! as it would be closed with an error, too.
+//! The new program is loaded into a new address space while this one still runs. Then the
+//! descriptors are arranged, and closing the handle that selects the address space switches to it:
+//! process id, parent, credentials and namespace stay. The handle is opened only when nothing can
+//! fail any more, as an error would close it, too.
 
 use alloc::vec::Vec;
 
@@ -16,11 +16,11 @@ use crate::state::{self, aux};
 use crate::{fd, fdtable, path};
 
 impl Command {
-    /// Turns this process into the program: returns only when that is not possible, with the
-    /// reason and nothing changed (EIO: something failed where there was no way back any more, and
-    /// standard streams may be gone). Descriptors that were not asked for are closed. Must not be
-    /// called while the process has more than one thread. User, group and namespace settings of
-    /// the command are not taken into account.
+    /// Replaces this process's program. Returns only if that is impossible, with the reason and
+    /// nothing changed (EIO: a step failed after which there was no way back, and standard streams
+    /// may be gone). Descriptors that were not requested are closed. Must not be called while the
+    /// process has more than one thread. User, group and namespace settings of the command have no
+    /// effect.
     pub fn exec(&mut self) -> Error {
         match self.replace() {
             Ok(()) => Error::new(EIO),
@@ -61,7 +61,7 @@ impl Command {
         let stack = spawn::load_stack(space.raw(), &launch, &auxiliary)?;
         let entry = found.program.entry;
 
-        // Copies of the streams first: their numbers may overlap those they go to.
+        // Copies of the streams first: their numbers may overlap with the target numbers.
         let mut streams: Vec<(usize, Fd)> = Vec::new();
         for (number, stream) in self.streams.iter().enumerate() {
             let source = match stream {
@@ -74,7 +74,7 @@ impl Command {
         for (number, source) in &self.fds {
             streams.push((*number, Fd::new(fd::dup_upper(*source, b"")?)));
         }
-        // The name is only for people; a process manager that refuses it is no reason to stop.
+        // The name is only for display; if the process manager refuses it, the exec continues.
         let _ = rename(state::proc_fd(), &found.path);
         drop(found);
 
@@ -91,11 +91,11 @@ impl Command {
                 || numbers.contains(&number)
                 || own.iter().any(|(_, fd)| *fd == number);
             if !kept {
-                // Numbers are also reserved for what is not open.
+                // Some numbers are reserved without being open.
                 let _ = fd::close(number);
             }
         }
-        // The next instruction after this is the new program's first.
+        // The next instruction after this is the new program's first one.
         selection.close()?;
         Ok(())
     }

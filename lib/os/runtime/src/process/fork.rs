@@ -1,10 +1,10 @@
-//! Doubling this process: a child with copies of its memory and descriptors and one thread, which
-//! goes on where the caller of [`fork`] does.
+//! Forks this process: makes a child with copies of its memory and descriptors and with one
+//! thread, which continues where the caller of [`fork`] does.
 //!
-//! The child has what the process had, but for mappings of schemes and memory that the kernel does
-//! not copy, and for the other threads. What those were doing stays undone there for ever, so a
-//! lock that one of them held stays taken. The runtime's are held by `fork` itself while memory is
-//! copied; other libraries must see to theirs.
+//! The child has everything except the other threads, the mappings of schemes, and memory that the
+//! kernel does not copy. Whatever the other threads were doing stays incomplete in the child for
+//! ever, so a lock that one of them held stays locked. `fork` itself holds the runtime's locks
+//! while memory is copied; other libraries have to take care of theirs.
 
 use core::ptr;
 
@@ -66,20 +66,20 @@ unsafe extern "C" {
 const IN_CHILD: usize = 1;
 const IN_PARENT: usize = 0;
 
-/// The numbers of a fork's descriptors, which both ends know.
+/// The descriptors of a fork, whose numbers parent and child share.
 struct Record {
     /// The calling thread.
     own_thread: usize,
-    /// Handles that the child is to have.
+    /// Handles for the child.
     process: usize,
     thread: usize,
     /// The parent's file table and memory.
     former: usize,
     space: usize,
-    /// Their copies, the child's: reserved numbers until [`double`] has made them.
+    /// Copies of those two, for the child: numbers reserved until [`double`] has made the copies.
     filetable: usize,
     copy: usize,
-    /// Where the child's stack begins.
+    /// The child's initial stack pointer.
     stack: usize,
     doubled: Result<()>,
 }
@@ -98,14 +98,14 @@ pub enum Fork {
     Child(usize),
 }
 
-/// Doubles the process. `thread` is the descriptor of the calling thread.
+/// Forks the process. `thread` is the descriptor of the calling thread.
 ///
 /// # Errors
-/// `EAGAIN` too many processes, `ENOMEM`, `ESRCH` below the process manager, `EMFILE`.
+/// `EAGAIN` for too many processes; `ENOMEM`; `ESRCH` below the process manager; `EMFILE`.
 ///
 /// # Safety
-/// In the child nothing may be used that was mapped by a scheme, and nothing that another thread
-/// may have been changing.
+/// The child uses nothing that was mapped by a scheme, and nothing that another thread may have
+/// been changing.
 pub unsafe fn fork(thread: usize) -> Result<Fork> {
     let own = fd::check(state::proc_fd())?;
     let process = Fd::new(fd::dup_upper(own, b"fork")?);
@@ -128,23 +128,23 @@ pub unsafe fn fork(thread: usize) -> Result<Fork> {
         }
     });
     if forked.is_err() {
-        // The half-made process must not stay behind; that it is gone is no reason to stop.
+        // The half-made process must not stay behind; an error means that it has gone.
         let _ = super::kill(pid, 9).and_then(|()| super::wait_pid(pid, false));
     }
     forked
 }
 
-/// Opens all that is opened before memory and file table are doubled.
+/// Opens all descriptors that are needed before memory and file table are copied.
 fn prepare(own_thread: usize, process: Fd) -> Result<Record> {
     let thread = Fd::new(fd::dup_upper(process.raw(), b"thread-0")?);
     let former = Fd::new(fd::dup_upper(own_thread, b"filetable-binary")?);
     let space = Fd::new(fd::dup_upper(own_thread, b"addrspace")?);
     let filetable = fdtable::reserve_upper()?;
     let copy = fdtable::reserve_upper().inspect_err(|_| fdtable::release(filetable))?;
-    // They may be closed, open or not.
+    // From now on they may be closed, whether they are open or not.
     fdtable::opened(filetable);
     fdtable::opened(copy);
-    // From here on `close_in_parent` and `become_child` see to them.
+    // From here on `close_in_parent` and `become_child` close them.
     Ok(Record {
         own_thread,
         process: process.into_raw(),
@@ -158,13 +158,13 @@ fn prepare(own_thread: usize, process: Fd) -> Result<Record> {
     })
 }
 
-/// Doubles memory and file table while no other thread is in the middle of a change to the
-/// runtime's own data; both processes come back, and give the locks back.
+/// Copies memory and file table while no other thread is in the middle of a change to the
+/// runtime's data. Both processes return from this, and release the locks.
 ///
 /// # Safety
-/// As for [`fork`].
+/// That of [`fork`].
 unsafe fn split(record: &mut Record) -> usize {
-    // In the order in which the runtime takes them inside each other.
+    // In the order in which the runtime nests these locks.
     let _held = (
         env::hold(),
         state::hold(),
@@ -178,32 +178,32 @@ unsafe fn split(record: &mut Record) -> usize {
     unsafe { runtime_fork(ptr::from_mut(record).cast()) }
 }
 
-/// First Rust code behind `runtime_fork` in the parent. It takes neither memory nor numbers: both
-/// are held.
+/// First Rust code that `runtime_fork` calls, in the parent. It allocates neither memory nor
+/// numbers, as the locks of both are held.
 unsafe extern "C" fn double(record: *mut u8, stack: usize) -> usize {
-    // SAFETY: `fork`'s record, which nobody else knows.
+    // SAFETY: the record of `fork`, which nobody else has.
     let record = unsafe { &mut *record.cast::<Record>() };
     record.stack = stack;
-    // The memory last: the child goes by what it finds there.
+    // The memory last, so that the child's copy of the record is complete.
     record.doubled = fd::dup_at(record.former, b"copy", record.filetable)
         .and_then(|()| fd::dup_at(record.space, b"exclusive", record.copy));
     IN_PARENT
 }
 
-/// Gives the child its descriptors and memory, and lets it run.
+/// Gives the child its descriptors and memory, and starts it.
 fn start(record: &Record) -> Result<()> {
     let choosing = spawn::hold_choices();
     let selection = Fd::new(fd::dup_upper(record.thread, b"current-filetable")?);
     fd::write(selection.raw(), &record.filetable.to_ne_bytes())?;
     selection.close()?;
     drop(choosing);
-    // The child's own handle. The one that it was copied by is of this process's thread, and what
-    // is sent through it goes into this process's table.
+    // The child's own handle. The one that it was copied with belongs to this process's thread,
+    // and descriptors sent through it go into this process's table.
     let table = Fd::new(fd::dup_upper(record.thread, b"filetable-binary")?);
     let number = record.filetable as u64;
     fd::send_fd(table.raw(), table.raw(), true, &[number])?;
 
-    // Thread-local storage is at the same address.
+    // Thread-local storage has the same address in the child.
     let mut bases = [0; 2 * size_of::<usize>()];
     let registers = Fd::new(fd::dup_upper(record.own_thread, b"regs/env")?);
     fd::read(registers.raw(), &mut bases)?;
@@ -218,8 +218,8 @@ fn start(record: &Record) -> Result<()> {
     spawn::start(record.thread)
 }
 
-/// Closes what was opened for the child but its thread, and gives back numbers that were only
-/// reserved.
+/// Closes the descriptors that were opened for the child, except its thread, and frees numbers
+/// that were only reserved.
 fn close_in_parent(record: &Record) {
     for number in [
         record.process,
@@ -228,12 +228,12 @@ fn close_in_parent(record: &Record) {
         record.filetable,
         record.copy,
     ] {
-        // A number that was only reserved is free afterwards too.
+        // A number that was only reserved is free afterwards, too.
         let _ = fd::close(number);
     }
 }
 
-/// Puts the child's handles in the place of the parent's, of which it had copies.
+/// Replaces the parent's handles, which were copied, with the child's own.
 fn become_child(record: &Record) {
     fdtable::forget_under_way();
     let old = [
@@ -251,13 +251,13 @@ fn become_child(record: &Record) {
     );
     state::set_pid(0);
     for number in old {
-        // The calling thread may have been the first one, or not; nothing depends on the rest.
+        // The calling thread need not have been the first one. Errors of the others do not matter.
         let _ = fd::close(number);
     }
     if record.own_thread != old[1] {
         let _ = fd::close(record.own_thread);
     }
-    // Numbers that other threads had reserved and not used yet, or closed and not given back.
+    // Numbers that other threads had reserved and not used yet, or closed and not freed yet.
     for number in fdtable::used() {
         if fd::fcntl(number, syscall::F_GETFD, 0).is_err() {
             fdtable::release(number);

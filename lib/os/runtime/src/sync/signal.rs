@@ -1,5 +1,5 @@
-//! A signal to sleep for, on a futex. Programs with the standard library have its condition
-//! variables.
+//! A signal to wait for, on a futex. Programs with the standard library use its condition
+//! variables instead.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,17 +8,18 @@ use syscall::{FUTEX_WAIT, FUTEX_WAKE, SYS_FUTEX, TimeSpec};
 use crate::sys;
 use crate::time::Instant;
 
-/// An event that happens once, for threads that sleep until then.
+/// An event that happens once; threads sleep until it does.
 #[derive(Default)]
 pub struct Signal(AtomicU32);
 
 impl Signal {
-    /// Not set.
+    /// Makes a signal that is not set.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Sets it and wakes all waiting threads. What was done before is visible to them.
+    /// Sets it and wakes all waiting threads, to which all earlier writes of this thread are
+    /// visible.
     pub fn set(&self) {
         self.0.store(1, Ordering::Release);
         // SAFETY: the word is alive; waking needs nothing else, and having no thread to wake is no
@@ -40,7 +41,7 @@ impl Signal {
         }
     }
 
-    /// Sleeps until it is set, or the time has come; whether it is set.
+    /// Sleeps until it is set or the deadline has passed. Returns whether it is set.
     pub fn wait_until(&self, deadline: Instant) -> bool {
         let time = TimeSpec {
             tv_sec: (deadline.as_nanos() / 1_000_000_000) as _,
