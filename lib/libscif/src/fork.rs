@@ -11,8 +11,8 @@ extern "C" fn skiff_scif_before_fork() {
     client_memory::fork::before();
 }
 
-/// For the C library, in both processes, after the fork. The child has no mappings of data paths,
-/// and the driver has borrowed none of its memory.
+/// For the C library, in both processes, after the fork. The child has neither the mappings of
+/// data paths nor memory that the driver provides.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_after_fork(in_child: bool) {
     // SAFETY: the C library calls the two in turn.

@@ -97,7 +97,7 @@ enum Stage {
     Silent(LinkId, PortId, u32),
     /// Both ends have sent or received the request.
     Open,
-    /// The connection has ended, and the program was told.
+    /// The connection is over: it causes no more events.
     Over,
 }
 

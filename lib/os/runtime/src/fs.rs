@@ -21,7 +21,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// No right and no flag.
+    /// No access and no flags.
     pub fn new() -> Self {
         OpenOptions {
             flags: 0,
@@ -50,7 +50,7 @@ impl OpenOptions {
 
     /// Every write goes to the end; implies writing.
     pub fn append(&mut self, on: bool) -> &mut Self {
-        // Taking it back does not take back a right that was asked for by itself.
+        // Turning it off keeps the right to write, which may have been requested separately.
         self.set(if on { O_APPEND | O_WRONLY } else { O_APPEND }, on)
     }
 
@@ -59,12 +59,12 @@ impl OpenOptions {
         self.set(O_TRUNC, on)
     }
 
-    /// Makes the file when it does not exist.
+    /// Creates the file if it does not exist.
     pub fn create(&mut self, on: bool) -> &mut Self {
         self.set(O_CREAT, on)
     }
 
-    /// Further `O_*` flags.
+    /// Adds `O_*` flags.
     pub fn custom_flags(&mut self, flags: usize) -> &mut Self {
         self.set(flags, true)
     }
@@ -110,7 +110,7 @@ impl File {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens for writing, making or emptying the file.
+    /// Opens for writing; creates the file, or empties it.
     pub fn create(path: &str) -> Result<File> {
         OpenOptions::new()
             .write(true)
@@ -119,7 +119,7 @@ impl File {
             .open(path)
     }
 
-    /// Options for opening in another way.
+    /// Options to open a file in another way.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
@@ -134,17 +134,17 @@ impl File {
         File { fd: Fd::new(fd) }
     }
 
-    /// Gives the descriptor up without closing it.
+    /// Returns the descriptor number without closing it.
     pub fn into_raw_fd(self) -> usize {
         self.fd.into_raw()
     }
 
-    /// The descriptor as `libredox` type.
+    /// The descriptor as a `libredox` type.
     pub fn as_fd(&self) -> &Fd {
         &self.fd
     }
 
-    /// Moves the position; returns it from the beginning.
+    /// Moves the position. Returns the new position, counted from the beginning.
     pub fn seek(&mut self, to: SeekFrom) -> Result<u64> {
         let (offset, whence) = match to {
             SeekFrom::Start(n) => (i64::try_from(n).map_err(|_| Error::new(EINVAL))?, SEEK_SET),
@@ -245,12 +245,12 @@ impl DirEntry {
         self.kind == DirentKind::Regular as u8
     }
 
-    /// The `DirentKind` as number, 0 when the scheme does not say.
+    /// The `DirentKind` as a number; 0 if the scheme does not report it.
     pub fn kind(&self) -> u8 {
         self.kind
     }
 
-    /// The inode number, 0 when the scheme has none.
+    /// The inode number; 0 if the scheme has none.
     pub fn inode(&self) -> u64 {
         self.inode
     }
@@ -276,7 +276,7 @@ impl ReadDir {
                 return Ok(None);
             }
         }
-        // Records come from a daemon: check every length.
+        // Records come from a daemon, so every length is checked.
         let record = self
             .buffer
             .get(self.at..self.filled)
@@ -326,7 +326,7 @@ pub fn read(path: &str) -> Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Reads a whole file as text (EILSEQ when it is not UTF-8).
+/// Reads a whole file as text; EILSEQ if it is not UTF-8.
 pub fn read_to_string(path: &str) -> Result<String> {
     let mut file = File::open(path)?;
     let mut text = String::new();
@@ -334,7 +334,7 @@ pub fn read_to_string(path: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Writes a whole file, replacing what was there.
+/// Writes a whole file, replacing its previous contents.
 pub fn write(path: &str, data: impl AsRef<[u8]>) -> Result<()> {
     File::create(path)?.write_all(data.as_ref())
 }
@@ -352,7 +352,7 @@ pub fn read_dir(path: &str) -> Result<ReadDir> {
     })
 }
 
-/// The attributes of what a path names.
+/// The attributes of the object at a path.
 pub fn metadata(path: &str) -> Result<Metadata> {
     let fd = Fd::new(path::open(path, O_STAT | O_CLOEXEC)?);
     fd::fstat(fd.raw()).map(|stat| Metadata { stat })
@@ -374,8 +374,8 @@ pub fn remove_dir(path: &str) -> Result<()> {
     path::unlink(path, syscall::AT_REMOVEDIR)
 }
 
-/// Moves a file or directory within its file system, over a file or empty directory of that name;
-/// `EXDEV` to another one.
+/// Moves a file or directory within its file system, replacing a file or empty directory of that
+/// name; `EXDEV` if `to` is in another one.
 pub fn rename(from: &str, to: &str) -> Result<()> {
     path::rename(from, to)
 }
