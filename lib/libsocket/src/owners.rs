@@ -102,8 +102,8 @@ impl Owners {
         }
     }
 
-    /// Whether other processes own the socket. Once it is `false` it stays so, as only an owner
-    /// can fork.
+    /// Whether other processes own the socket. Once it is `false`, only a fork of this process
+    /// makes it `true` again.
     pub fn is_shared(&self) -> bool {
         match self.0.load(Ordering::Acquire) {
             ALONE => false,
