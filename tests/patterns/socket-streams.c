@@ -434,6 +434,10 @@ static void serve_limits(void) {
     CHECK(length == sizeof back && back.tv_sec == 0 && back.tv_usec == 50000);
     char bytes[10];
     FAILS(recv(fd, bytes, sizeof bytes, 0), EAGAIN);
+    /* A negative limit is over at once, as on Linux. */
+    struct timeval negative = { -1, 0 };
+    GIVES(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &negative, sizeof negative), 0);
+    FAILS(recv(fd, bytes, sizeof bytes, 0), EAGAIN);
     step(fd, 'g');
     limit.tv_usec = 0;
     GIVES(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);

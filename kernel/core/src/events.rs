@@ -177,7 +177,9 @@ impl Registry {
         loop {
             let mut files = self.files.range((start, Bound::Unbounded));
             let is_its = |list: &Subscriptions| list.range(own.clone()).next().is_some();
-            let file = files.find(|(_, list)| is_its(list)).map(|(file, _)| *file)?;
+            let file = files
+                .find(|(_, list)| is_its(list))
+                .map(|(file, _)| *file)?;
             let list = self.files.get_mut(&file)?;
             let before = all_flags(list);
             list.retain(|&(owner, _), _| owner != queue);

@@ -153,7 +153,7 @@ pub fn int_of(bytes: &[u8]) -> Result<c_int> {
     Ok(c_int::from_ne_bytes(*first))
 }
 
-/// Decodes a `struct timeval`; 0 means no limit.
+/// Decodes a `struct timeval`. 0 means no limit; a negative time is over at once, as on Linux.
 fn limit_of(bytes: &[u8]) -> Result<Option<Duration>> {
     let (seconds, rest) = bytes.split_first_chunk().ok_or(EINVAL)?;
     // Only 32 bits of the microseconds count, as with relibc: that is what Rust's standard library
@@ -164,8 +164,9 @@ fn limit_of(bytes: &[u8]) -> Result<Option<Duration>> {
     if !(0..1_000_000).contains(&micros) {
         return Err(EDOM);
     }
-    // A negative number of seconds counts as 0.
-    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let Ok(seconds) = u64::try_from(seconds) else {
+        return Ok(Some(Duration::ZERO));
+    };
     let limit = Duration::from_secs(seconds) + Duration::from_micros(micros as u64);
     Ok((!limit.is_zero()).then_some(limit))
 }

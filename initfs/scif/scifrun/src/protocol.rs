@@ -220,7 +220,19 @@ impl Refusal {
     }
 }
 
-/// Decodes the payload of `Taken`, `Signal` or `Started`.
+/// Decodes the payload of `Taken`.
+///
+/// # Errors
+/// The payload is not one number, or more than can be on its way.
+pub fn decode_taken(bytes: &[u8]) -> Result<u32, Malformed> {
+    let taken = decode_number(bytes)?;
+    match taken as usize <= STDIN_WINDOW {
+        true => Ok(taken),
+        false => Err(Malformed),
+    }
+}
+
+/// Decodes the payload of `Signal` or `Started`.
 ///
 /// # Errors
 /// The payload is not one number.
@@ -320,6 +332,15 @@ mod tests {
             environment: ["A=b".into()].into(),
             fetch: ["out.dat".into()].into(),
         }
+    }
+
+    #[test]
+    fn no_more_input_is_taken_than_is_on_its_way() {
+        let window = STDIN_WINDOW as u32;
+        assert_eq!(decode_taken(&window.to_le_bytes()), Ok(window));
+        assert_eq!(decode_taken(&(window + 1).to_le_bytes()), Err(Malformed));
+        assert_eq!(decode_taken(&u32::MAX.to_le_bytes()), Err(Malformed));
+        assert_eq!(decode_taken(&[1, 0, 0]), Err(Malformed));
     }
 
     #[test]

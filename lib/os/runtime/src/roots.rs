@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use syscall::error::Result;
 
-use crate::sys::NO_FD;
 use crate::fd;
+use crate::sys::NO_FD;
 
 /// A scheme's root.
 pub struct Root {

@@ -117,7 +117,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
         wait: request.wait,
         path: request.path,
     };
-    let mut buffer = alloc::vec![0; request.size as usize];
+    let mut buffer = buffer(request.size)?;
     match request.verb {
         Verb::Echo => {
             channel.begin_echo();
@@ -170,6 +170,19 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             tell(endpoint, 0)
         }
         other => Err(alloc::format!("{other:?} needs a window").into()),
+    }
+}
+
+/// Memory for a message of a client, which may ask for more than there is.
+fn buffer(bytes: u64) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+    match buffer.try_reserve_exact(wanted) {
+        Ok(()) => {
+            buffer.resize(wanted, 0);
+            Ok(buffer)
+        }
+        Err(_) => Err(alloc::format!("no memory for messages of {bytes} bytes").into()),
     }
 }
 

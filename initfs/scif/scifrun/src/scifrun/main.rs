@@ -228,7 +228,7 @@ mod client {
                     Kind::Stdout => write(&mut io::stdout(), &payload),
                     Kind::Stderr => write(&mut io::stderr(), &payload),
                     Kind::Taken => {
-                        let count = protocol::decode_number(&payload)?;
+                        let count = protocol::decode_taken(&payload)?;
                         if let Some(credit) = &self.credit {
                             // Once the input has ended nothing reads the number any more.
                             let _ = io::write_all(credit.raw(), &count.to_ne_bytes());
