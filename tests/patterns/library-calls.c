@@ -328,8 +328,18 @@ static void usage(void) {
     struct rlimit limit;
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= 1024);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur--;
+    /* Servers ask for as many as they want, or more. */
+    struct rlimit lower = {4096, 4096}, other = limit;
+    CHECK(setrlimit(RLIMIT_NOFILE, &lower) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &other) == 0);
+    CHECK(other.rlim_cur == 4096 && other.rlim_max == 4096);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    lower.rlim_cur = 4097;
+    FAILS(setrlimit(RLIMIT_NOFILE, &lower), EINVAL);
+    limit.rlim_max++;
     FAILS(setrlimit(RLIMIT_NOFILE, &limit), EPERM);
+    lower.rlim_cur = lower.rlim_max = 0;
+    CHECK(setrlimit(RLIMIT_CORE, &lower) == 0);
     CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_max == RLIM_INFINITY);
     FAILS(getrlimit(-1, &limit), EINVAL);
 }

@@ -9,12 +9,12 @@ use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, children, descriptor, environment, errno, locale, messages, own, plusplus,
     popen, process, pthread, random, search, sets, signal, stream, strings, terminal, time,
-    transfers, users, wide,
+    transfers, usage, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 28] = [
+const LOCKS: [&dyn Lock; 29] = [
     &HANDLERS,
     &alarm::TIMER,
     // In the order in which they are taken elsewhere.
@@ -43,6 +43,7 @@ const LOCKS: [&dyn Lock; 28] = [
     &errno::MESSAGE,
     &random::GENERATOR,
     &random::FORMER,
+    &usage::LIMITS,
     &transfers::NAME,
 ];
 

@@ -11,6 +11,7 @@ use syscall::error::{EINVAL, EPERM};
 
 use crate::affinity::{get_set, set_set};
 use crate::pthread::{self, Record};
+use crate::sync::Shared;
 use crate::{children, errno, machine};
 
 /// C's `struct timeval`.
@@ -136,44 +137,71 @@ unsafe extern "C" fn times(place: *mut Ticks) -> c_long {
 /// C's `struct rlimit`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Limit {
+pub struct Limit {
     current: u64,
     highest: u64,
 }
 
-const RLIMIT_COUNT: c_int = 16;
-const RLIMIT_NOFILE: c_int = 7;
+const RLIMIT_COUNT: usize = 16;
+const RLIMIT_NOFILE: usize = 7;
 const INFINITY: u64 = u64::MAX;
 
-fn limit_of(resource: c_int) -> Result<Limit> {
-    let value = match resource {
+/// The limits that the program has set, by resource. Nothing enforces them: servers set a limit so
+/// that they may have as many descriptors as they need, and these they have.
+pub static LIMITS: Shared<[Option<Limit>; RLIMIT_COUNT]> = Shared::new([None; RLIMIT_COUNT]);
+
+/// A resource's place among the limits.
+fn index_of(resource: c_int) -> Result<usize> {
+    usize::try_from(resource)
+        .ok()
+        .filter(|index| *index < RLIMIT_COUNT)
+        .ok_or(Error::new(EINVAL))
+}
+
+/// The highest limit of a resource.
+fn most_of(index: usize) -> u64 {
+    match index {
         RLIMIT_NOFILE => machine::OPEN_MAX as u64,
-        0..RLIMIT_COUNT => INFINITY,
-        _ => return Err(Error::new(EINVAL)),
-    };
-    Ok(Limit {
-        current: value,
-        highest: value,
+        _ => INFINITY,
+    }
+}
+
+fn limit_of(index: usize) -> Limit {
+    let most = most_of(index);
+    LIMITS.with(|limits| limits[index]).unwrap_or(Limit {
+        current: most,
+        highest: most,
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrlimit(resource: c_int, place: *mut Limit) -> c_int {
     // SAFETY: the caller's place for the structure.
-    errno::done(limit_of(resource).map(|limit| unsafe { place.write(limit) }))
+    errno::done(index_of(resource).map(|index| unsafe { place.write(limit_of(index)) }))
 }
 
-/// Limits cannot be changed: `EPERM`, unless the one that holds is asked for.
+fn set_limit(resource: c_int, wanted: Limit) -> Result<()> {
+    let index = index_of(resource)?;
+    if wanted.current > wanted.highest {
+        return Err(Error::new(EINVAL));
+    }
+    // As on Linux, root may take back that it has lowered the highest value.
+    let most = match process::own_meta().euid {
+        0 => most_of(index),
+        _ => limit_of(index).highest,
+    };
+    if wanted.highest > most {
+        return Err(Error::new(EPERM));
+    }
+    LIMITS.with(|limits| limits[index] = Some(wanted));
+    Ok(())
+}
+
+/// Limits can be lowered, and are remembered.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
     // SAFETY: the caller's structure.
-    let wanted = unsafe { *limit };
-    errno::done(limit_of(resource).and_then(|limit| {
-        match wanted.current == limit.current && wanted.highest == limit.highest {
-            true => Ok(()),
-            false => Err(Error::new(EPERM)),
-        }
-    }))
+    errno::done(set_limit(resource, unsafe { *limit }))
 }
 
 /// Runs `action` on the thread that a process's number means: the calling one for 0 and the own
