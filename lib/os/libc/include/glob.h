@@ -12,6 +12,8 @@
 #define GLOB_APPEND 32
 #define GLOB_NOESCAPE 64
 #define GLOB_PERIOD 128
+/* A ~ at the beginning is the home directory. */
+#define GLOB_TILDE 0x1000
 
 #define GLOB_NOSPACE 1
 #define GLOB_ABORTED 2

@@ -10,7 +10,7 @@ use runtime::{Error, fs};
 use syscall::error::{ENOENT, ENOTDIR};
 
 use crate::matching::{self, Rules};
-use crate::{files, linux_names, malloc, strings};
+use crate::{environment, files, linux_names, malloc, strings};
 
 /// C's `FNM_NOMATCH`.
 const NO_MATCH: c_int = 1;
@@ -33,6 +33,7 @@ const GLOB_NOCHECK: c_int = 16;
 const GLOB_APPEND: c_int = 32;
 const GLOB_NOESCAPE: c_int = 64;
 const GLOB_PERIOD: c_int = 128;
+const GLOB_TILDE: c_int = 0x1000;
 
 /// Why `glob` has stored no further paths.
 #[repr(i32)]
@@ -130,6 +131,19 @@ fn is_there(path: &str) -> bool {
     fs::metadata(&linux_names::here(path)).is_ok_and(is_fit)
 }
 
+/// The pattern with the home directory in place of a tilde at its beginning. A tilde with the name
+/// of a user stays: users have no directories here.
+fn with_home(pattern: &str) -> String {
+    let rest = pattern.strip_prefix('~');
+    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    // SAFETY: variables are strings, which are copied at once.
+    let home = environment::find(b"HOME").map(|home| unsafe { strings::bytes(home) });
+    match (rest, home) {
+        (Some(rest), Some(home)) => format!("{}{rest}", String::from_utf8_lossy(home)),
+        _ => pattern.into(),
+    }
+}
+
 /// The paths that a pattern names.
 fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<String>, Failure> {
     let has = |flag| flags & flag != 0;
@@ -142,6 +156,11 @@ fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<Str
         report,
         found: Vec::new(),
     };
+    let whole = match has(GLOB_TILDE) {
+        true => with_home(pattern),
+        false => pattern.into(),
+    };
+    let pattern = whole.as_str();
     let relative = pattern.trim_start_matches('/');
     let root = &pattern[..pattern.len() - relative.len()];
     match relative.is_empty() {

@@ -53,6 +53,8 @@ mod control;
 #[cfg(target_os = "redox")]
 mod counter;
 #[cfg(target_os = "redox")]
+mod cpu_model;
+#[cfg(target_os = "redox")]
 mod ctype;
 #[cfg(target_os = "redox")]
 pub mod descriptor;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{descriptor, environment, process, pthread, stream, strings, tls};
+use crate::{cpu_model, descriptor, environment, process, pthread, stream, strings, tls};
 
 runtime::main!(program);
 
@@ -69,6 +69,7 @@ fn program() -> c_int {
         runtime::io::emergency(&alloc::format!("no thread-local storage: {error}\n"));
         return 127;
     }
+    cpu_model::look();
     pthread::adopt_main(block);
     descriptor::adopt();
     stream::open_standard();
