@@ -147,12 +147,17 @@ impl Inner {
     /// A list with room for the present entries of a range; `ENOMEM` when memory has no run of
     /// that length. Make it before anything changes.
     fn room_for_entries(&mut self, addr: usize, len: usize) -> Result<Vec<(usize, Entry)>> {
+        list_for(self.present(addr, len))
+    }
+
+    /// Pages of a range that are present.
+    fn present(&mut self, addr: usize, len: usize) -> usize {
         let mut present = 0;
         self.table.update(addr, len, |_, entry| {
             present += 1;
             entry
         });
-        list_for(present)
+        present
     }
 
     /// Finds the place for a new area and makes room there.
@@ -369,6 +374,12 @@ impl AddrSpace {
             |(base, area): (usize, &Area<Backing>)| base < addr && addr + len < base + area.len;
         if inner.areas.find(addr).is_some_and(is_inside) {
             inner.check_areas()?;
+            // The cut takes memory; what is unmapped gives more back, if it is there.
+            if let Err(error) = frame::check_room()
+                && inner.present(addr, len) == 0
+            {
+                return Err(error);
+            }
         }
         let removed = inner.take(addr, len);
         drop(inner);
@@ -392,6 +403,8 @@ impl AddrSpace {
     /// device memory and borrowed ranges can only lose rights (`EACCES`).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
         check_range(addr, len)?;
+        // It may cut areas, of which a program has many.
+        frame::check_room()?;
         let mut inner = self.inner.lock();
         inner.check_areas()?;
         let forbidden = inner

@@ -95,6 +95,8 @@ fn text(number: usize) -> Result<Arc<String>> {
         } => return Err(Error::new(EISDIR)),
         Handle::Top => return Err(Error::new(EBADF)),
     };
+    // A handle keeps its text, and a program has many handles.
+    frame::check_room()?;
     let made = Arc::new(make());
     if let Handle::File { text, .. } = HANDLES.lock().get_mut(number)? {
         *text = Some(made.clone());
@@ -279,8 +281,9 @@ struct Text(String);
 
 impl Write for Text {
     fn write_str(&mut self, part: &str) -> core::fmt::Result {
-        let fits = self.0.len() + part.len() <= MAX_TEXT;
-        if !fits || self.0.try_reserve(part.len()).is_err() {
+        let length = self.0.len() + part.len();
+        let has_room = length <= self.0.capacity() || frame::check_room().is_ok();
+        if length > MAX_TEXT || !has_room || self.0.try_reserve(part.len()).is_err() {
             return Err(core::fmt::Error);
         }
         self.0.push_str(part);

@@ -16,7 +16,7 @@ use super::{
     kernel_id, trigger,
 };
 use crate::{
-    mm::UserBuf,
+    mm::{UserBuf, frame},
     time::{self, TimerId, spec},
 };
 
@@ -91,6 +91,7 @@ fn arm(number: usize, clock: usize, time: &TimeSpec) -> Result<()> {
         );
         return Ok(());
     }
+    frame::check_room()?;
     let mut handles = HANDLES.lock();
     let timers = &mut handles.get_mut(number)?.timers;
     timers.retain(|&(deadline, _)| deadline > now);

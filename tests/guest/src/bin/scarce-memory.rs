@@ -38,6 +38,8 @@ const TIMERS: usize = 1024;
 const PIPE: usize = 64 << 10;
 /// Threads that wait for the same: a list of a word for each is longer than a page.
 const THREADS: usize = 600;
+/// Files of a kind for which the kernel keeps more than it keeps for itself.
+const KEEPERS: usize = 300;
 
 fn main() -> i32 {
     match env::args().nth(1) {
@@ -258,6 +260,9 @@ fn scarce(suite: &mut Suite) {
     let errors = errors.unwrap_or_else(|error| [error.errno].into());
     suite.check("numbers without memory", refused(&errors));
 
+    let kept = kept().unwrap_or_else(|error| [error.errno; 4]);
+    suite.equal("what calls keep without memory", kept, [ENOMEM; 4]);
+
     let mut many = Asking::start("threads");
     let single = |all: &mut All| -> Result<[i32; 4]> {
         if let Ok(many) = &mut many {
@@ -311,10 +316,47 @@ fn scarce(suite: &mut Suite) {
     suite.equal("the number with memory", again, 0);
 }
 
+/// What calls say that have the kernel keep something on files and areas that are there, again and
+/// again while memory is used up: texts, timers, and areas that are cut in pieces.
+fn kept() -> Result<[i32; 4]> {
+    let files = |path: &str| -> Result<Vec<Fd>> {
+        let open = |_| path::open(path, syscall::O_RDWR).map(Fd::new);
+        (0..KEEPERS).map(open).collect()
+    };
+    let texts = files("/scheme/sys/iostat")?;
+    let clocks = files(&timer_path())?;
+    let mut all = All::take()?;
+    all.give_last(OTHERS)?;
+    let read = |file: &Fd| fd::read(file.raw(), &mut [0]).map(drop);
+    let shown = errno(texts.iter().try_for_each(read));
+    drop(texts);
+    let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+    drop(clocks);
+    // Every other page of the memory that is there gets other rights.
+    let cut = |page: usize| {
+        let at = all.base + page * PAGE;
+        let rights = MapFlags::PROT_READ.bits();
+        system(syscall::SYS_MPROTECT, [at, PAGE, rights]).map(drop)
+    };
+    let cut = errno((1..all.pages).step_by(2).try_for_each(cut));
+    // What is not there gives nothing back that a cut could take.
+    let unmapped = errno(all.give(all.pages + OTHERS + 1, 1));
+    let last = all.give(all.pages - 1, 1);
+    all.give(0, all.pages)?;
+    last?;
+    Ok([shown, armed, cut, unmapped])
+}
+
+fn timer_path() -> alloc::string::String {
+    alloc::format!("/scheme/time/{CLOCK_MONOTONIC}/timer")
+}
+
 /// Arms as many timers as a file may have, which do not fire.
 fn timers() -> Result<usize> {
-    let path = alloc::format!("/scheme/time/{CLOCK_MONOTONIC}/timer");
-    let file = Fd::new(path::open(&path, syscall::O_RDWR)?);
+    arm(&Fd::new(path::open(&timer_path(), syscall::O_RDWR)?))
+}
+
+fn arm(file: &Fd) -> Result<usize> {
     let never = syscall::TimeSpec {
         tv_sec: i64::MAX,
         tv_nsec: 0,
