@@ -324,11 +324,31 @@ static void call_taken(uint16_t node) {
     GIVES(close(fd), 0);
 }
 
+/* A set that one thread makes is there for it, whatever others do with sets meanwhile. */
+static void make_sets(void) {
+    int pair[2];
+    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    for (int round = 0; round < 4000; round++) {
+        int set = epoll_create1(0);
+        CHECK(set >= 0);
+        add(set, pair[0], EPOLLIN);
+        GIVES(close(set), 0);
+    }
+    GIVES(close(pair[0]), 0);
+    GIVES(close(pair[1]), 0);
+}
+
+static void make_sets_beside(uint16_t node) {
+    (void)node;
+    make_sets();
+}
+
 const struct pattern patterns[] = {
     { 101, "an event loop, level", serve_levels, call_levels },
     { 102, "an event loop, edge", serve_edges, call_edges },
     { 103, "states of a connection", serve_states, call_states },
     { 104, "bytes that another thread takes", serve_taken, call_taken },
+    { 107, "sets made beside each other", make_sets, make_sets_beside },
     { 0, NULL, NULL, NULL },
 };
 

@@ -302,9 +302,9 @@ fn create(flags: usize) -> Result<c_int> {
         return Err(Error::new(EINVAL));
     }
     let (bell, number) = Bell::new()?;
-    let set = Kind::Set(sets::make(), Arc::new(bell));
+    let bell = Arc::new(bell);
     let number = descriptor::opened(number, flags & CLOEXEC != 0);
-    own::insert(number, set);
+    sets::make(|set| own::insert(number, Kind::Set(set, bell)));
     Ok(number)
 }
 

@@ -296,8 +296,9 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
     })
 }
 
-/// Makes a set; its number.
-pub fn make() -> usize {
+/// Makes a set. `name` gives it a descriptor, before any other thread looks for sets that have none
+/// any more.
+pub fn make(name: impl FnOnce(usize)) {
     SETS.with(|sets| {
         let id = sets.next;
         sets.next += 1;
@@ -306,8 +307,8 @@ pub fn make() -> usize {
             members: Vec::new(),
             first: 0,
         });
-        id
-    })
+        name(id);
+    });
 }
 
 /// In the child of a fork: nothing has been reported to it, and no thread of it waits.
