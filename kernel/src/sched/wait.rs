@@ -21,7 +21,15 @@ pub enum WaitError {
 
 /// [`WaitQueue::wait`] without a queue: the waker has a reference to the context ([`wake`]).
 pub fn wait_alone<T>(condition: impl FnMut() -> Option<T>) -> Result<T, WaitError> {
-    wait(None, None, condition)
+    wait_alone_until(None, condition)
+}
+
+/// [`wait_alone`] with a deadline in absolute monotonic nanoseconds.
+pub fn wait_alone_until<T>(
+    deadline: Option<u64>,
+    condition: impl FnMut() -> Option<T>,
+) -> Result<T, WaitError> {
+    wait(None, deadline, condition)
 }
 
 /// Makes a waiting context check its condition; no effect on other contexts.

@@ -52,7 +52,7 @@ pub fn futex(
     if load(word)? != value as u64 & mask(width) {
         return Err(Error::new(EAGAIN));
     }
-    match futex::wait(key, deadline) {
+    match futex::wait(key, address, deadline) {
         Ok(()) => Ok(0),
         Err(WaitError::TimedOut) => Err(Error::new(ETIMEDOUT)),
         Err(WaitError::Interrupted) => Err(Error::new(EINTR)),

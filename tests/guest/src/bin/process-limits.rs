@@ -10,15 +10,19 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use guest_tests::Suite;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use guest_tests::{Suite, kernel_count};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::Command;
 use runtime::time::{Duration, sleep};
-use runtime::{Error, Result, env, fd, fs, path, probe, state, sys};
+use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
 use scif_abi::call::MemoryCall;
-use syscall::error::{EINVAL, ENOMEM};
-use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_TRANSFER, CallFlags, MapFlags};
+use syscall::error::{EINVAL, ENOENT, ENOMEM};
+use syscall::flag::{
+    ADDRSPACE_OP_MMAP, ADDRSPACE_OP_TRANSFER, CallFlags, FUTEX_WAIT, FUTEX_WAKE, MapFlags,
+};
 
 runtime::main!(main);
 
@@ -31,6 +35,8 @@ const MANY: usize = 100_000;
 const FILES: &str = "32000";
 /// Bytes of a page.
 const PAGE: usize = hal::mem::PAGE;
+/// Pages that are mapped to get a certain frame.
+const SEARCHED: usize = 4096;
 
 fn main() -> i32 {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -39,8 +45,10 @@ fn main() -> i32 {
         [] => {
             let mut suite = Suite::new(PROGRAM);
             too_many(&mut suite);
+            suite.equal("words of former pages", status_of("words"), Ok(Some(0)));
             suite.finish()
         }
+        ["words"] => errno(words_of_former_pages()),
         ["areas"] => areas(),
         ["moved-areas"] => errno(moved_areas()),
         ["mappings"] => errno(mappings()),
@@ -68,11 +76,16 @@ fn status_of(argument: &str) -> core::result::Result<Option<i32>, i32> {
 
 /// Maps the first page of a file, or one of new memory.
 fn map_page(file: usize, flags: MapFlags) -> Result<usize> {
+    map_page_at(0, file, flags)
+}
+
+/// As [`map_page`]; the address counts with `MAP_FIXED`.
+fn map_page_at(address: usize, file: usize, flags: MapFlags) -> Result<usize> {
     let map = syscall::Map {
         offset: 0,
         size: PAGE,
         flags,
-        address: 0,
+        address,
     };
     let words = [file, (&raw const map).addr(), size_of_val(&map), 0, 0, 0];
     sys::demux(probe::syscall(syscall::SYS_FMAP, words))
@@ -192,4 +205,73 @@ fn too_many(suite: &mut Suite) {
     };
     suite.equal("programs of very many files", errno(killed()), 0);
     suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// The frame behind an address.
+fn frame_of(translation: &Fd, address: usize) -> Result<usize> {
+    let mut bytes = address.to_ne_bytes();
+    fd::call_rw(translation.raw(), &mut bytes, &[])?;
+    Ok(usize::from_ne_bytes(bytes))
+}
+
+fn futex(word: usize, operation: usize, value: usize) -> Result<usize> {
+    let words = [word, operation, value, 0, 0, 0];
+    sys::demux(probe::syscall(syscall::SYS_FUTEX, words))
+}
+
+/// Starts a thread that waits for a word, and waits until it does.
+fn wait_for(word: usize) -> Result<alloc::sync::Arc<AtomicBool>> {
+    let count = || kernel_count("futex_subcribers").map_err(|_| Error::new(EINVAL));
+    let before = count()?;
+    let woken = alloc::sync::Arc::new(AtomicBool::new(false));
+    let says = woken.clone();
+    thread::spawn(move || {
+        let ended = futex(word, FUTEX_WAIT, 0);
+        says.store(ended.is_ok(), Ordering::Release);
+    })?;
+    while count()? <= before {
+        thread::yield_now();
+    }
+    Ok(woken)
+}
+
+/// A thread waits for a word whose page goes, and whose frame becomes another page: who waits for
+/// a word there must be woken, and nobody else.
+fn words_of_former_pages() -> Result<()> {
+    const OFFSET: usize = 64;
+    let rights = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_PRIVATE;
+    let touched = || -> Result<usize> {
+        let page = map_page(sys::NO_FD, rights)?;
+        probe::poke(page, 0);
+        Ok(page)
+    };
+    let translation = Fd::new(path::open("/scheme/memory/translation", syscall::O_RDONLY)?);
+    for _ in 0..8 {
+        let former = touched()?;
+        let frame = frame_of(&translation, former)?;
+        let stale = wait_for(former + OFFSET)?;
+        // Another page takes its place, which is never touched.
+        map_page_at(
+            former,
+            sys::NO_FD,
+            MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED,
+        )?;
+        for _ in 0..SEARCHED {
+            let page = touched()?;
+            if frame_of(&translation, page)? != frame {
+                continue;
+            }
+            let woken = wait_for(page + OFFSET)?;
+            if futex(page + OFFSET, FUTEX_WAKE, 1)? != 1 {
+                return Err(Error::new(EINVAL));
+            }
+            // The thread that was woken runs before this one does again, or soon.
+            for _ in 0..SEARCHED {
+                thread::yield_now();
+            }
+            let right = woken.load(Ordering::Acquire) && !stale.load(Ordering::Acquire);
+            return right.then_some(()).ok_or(Error::new(EINVAL));
+        }
+    }
+    Err(Error::new(ENOENT))
 }
