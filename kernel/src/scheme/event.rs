@@ -115,7 +115,11 @@ impl Queue {
     }
 
     fn push(&self, notice: Notice) {
-        let is_new = self.events.lock().push(notice);
+        let is_new = {
+            let mut events = self.events.lock();
+            let has_room = !events.is_crowded() || frame::check_room().is_ok();
+            has_room && events.push(notice)
+        };
         if is_new {
             self.readers.wake_all();
         }
