@@ -19,6 +19,7 @@ mod clone;
 mod deferred;
 mod fault;
 mod grant;
+mod handle;
 mod map;
 mod remap;
 
@@ -42,6 +43,7 @@ pub use deferred::{Deferred, has_deferred, next_deferred};
 use fault::shared_entry;
 use grant::{Lents, defer_unmapped};
 pub use grant::{Pieces, SchemeGrant, Unmapped};
+pub use handle::SpaceHandle;
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
@@ -72,6 +74,8 @@ pub struct AddrSpace {
     root: usize,
     /// Contexts that run in it.
     users: AtomicUsize,
+    /// [`SpaceHandle`]s.
+    handles: AtomicUsize,
     /// Whether its last context, a daemon's, has ended and request buffers stay mapped.
     keeps_requests: AtomicBool,
     bounce: Mutex<BounceBuffers>,
@@ -229,6 +233,7 @@ impl AddrSpace {
             inner: Mutex::new(inner),
             root,
             users: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
             keeps_requests: AtomicBool::new(false),
             bounce: Mutex::default(),
         })

@@ -10,7 +10,7 @@ use ::syscall::{
 
 use super::{Kind, ROOT, Registers, filetable, number_of_fd, open};
 use crate::{
-    mm::UserBuf,
+    mm::{UserBuf, space::SpaceHandle},
     proc::{self, Affinity},
     sched::{self, Context, ContextRef, State},
     scheme::{self, OpenResult, notify_unmapped},
@@ -23,7 +23,10 @@ const FLOAT_SIZE: usize = size_of::<FloatRegisters>();
 pub fn open_part(context: ContextRef, name: &str) -> Result<OpenResult> {
     let kind = match name {
         "open_via_dup" => Kind::OpenViaDup,
-        "addrspace" => Kind::AddrSpace(context.space().ok_or(Error::new(ENOENT))?),
+        "addrspace" => {
+            let space = context.space().ok_or(Error::new(ENOENT))?;
+            Kind::AddrSpace(SpaceHandle::new(space))
+        }
         "mmap-min-addr" => Kind::MmapMinAddr(context.space().ok_or(Error::new(ENOENT))?),
         "current-addrspace" => Kind::CurrentAddrSpace,
         "filetable" => filetable::of_context(&context, false)?,

@@ -27,7 +27,10 @@ use super::{
     kernel_id, trigger,
 };
 use crate::{
-    mm::{UserBuf, space::AddrSpace},
+    mm::{
+        UserBuf,
+        space::{AddrSpace, SpaceHandle},
+    },
     object::Description,
     proc::{self, FileTable},
     sched::{self, ContextRef},
@@ -46,7 +49,7 @@ enum Registers {
 /// A change of the address space, which happens when the handle is closed.
 #[derive(Clone)]
 struct NewSpace {
-    space: Arc<AddrSpace>,
+    space: SpaceHandle,
     sp: usize,
     ip: usize,
     argument: usize,
@@ -78,7 +81,7 @@ enum Kind {
     },
     CurrentFileTable,
     AwaitingFileTable(TableRef),
-    AddrSpace(Arc<AddrSpace>),
+    AddrSpace(SpaceHandle),
     CurrentAddrSpace,
     AwaitingAddrSpace(NewSpace),
     MmapMinAddr(Arc<AddrSpace>),

@@ -14,7 +14,10 @@ use ::syscall::{
 
 use super::{Kind, NewSpace, handle_of_fd, open, set_kind};
 use crate::{
-    mm::{PAGE_SIZE, USER_END, UserBuf, space::AddrSpace},
+    mm::{
+        PAGE_SIZE, USER_END, UserBuf,
+        space::{AddrSpace, SpaceHandle},
+    },
     object::Description,
     proc,
     sched::{Context, ContextRef, futex},
@@ -29,8 +32,11 @@ const MAX_LISTED: usize = PAGE_SIZE / GRANT_SIZE;
 /// Opens a part of an address space by name.
 pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Result<OpenResult> {
     let kind = match name {
-        "empty" => Kind::AddrSpace(AddrSpace::new()?),
-        "exclusive" => Kind::AddrSpace(space.clone_cow(futex::is_waited_for)?),
+        "empty" => Kind::AddrSpace(SpaceHandle::new(AddrSpace::new()?)),
+        "exclusive" => {
+            let copy = space.clone_cow(futex::is_waited_for)?;
+            Kind::AddrSpace(SpaceHandle::new(copy))
+        }
         "mmap-min-addr" => Kind::MmapMinAddr(space.clone()),
         _ => {
             let address = name.strip_prefix("grant-fd-").ok_or(Error::new(EINVAL))?;
@@ -177,7 +183,7 @@ pub fn enter(context: &Context, new: NewSpace) {
     // An instruction pointer outside user space leaves the context as it was: closing a handle
     // cannot report an error.
     if context.set_entry(new.ip, new.sp, new.argument).is_ok() {
-        context.set_space(Some(new.space));
+        context.set_space(Some((*new.space).clone()));
     }
 }
 

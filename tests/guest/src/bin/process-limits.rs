@@ -35,6 +35,10 @@ const MANY: usize = 100_000;
 const FILES: &str = "32000";
 /// Bytes of a page.
 const PAGE: usize = hal::mem::PAGE;
+/// Pairs of address spaces that borrow from each other.
+const PAIRS: usize = 1000;
+/// Frames that other programs may take meanwhile.
+const NOISE: u64 = 256;
 /// Pages that are mapped to get a certain frame.
 const SEARCHED: usize = 4096;
 
@@ -45,9 +49,11 @@ fn main() -> i32 {
         [] => {
             let mut suite = Suite::new(PROGRAM);
             too_many(&mut suite);
+            circles(&mut suite);
             suite.equal("words of former pages", status_of("words"), Ok(Some(0)));
             suite.finish()
         }
+        ["pairs"] => errno(pairs()),
         ["words"] => errno(words_of_former_pages()),
         ["areas"] => areas(),
         ["moved-areas"] => errno(moved_areas()),
@@ -205,6 +211,40 @@ fn too_many(suite: &mut Suite) {
     };
     suite.equal("programs of very many files", errno(killed()), 0);
     suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// Makes pairs of address spaces without programs, of which each borrows from the other.
+fn pairs() -> Result<()> {
+    const AT: usize = 1 << 40;
+    let own = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace")?);
+    let flags = MapFlags::PROT_READ | MapFlags::MAP_FIXED_NOREPLACE;
+    let map = |space: &Fd, source: usize, at: usize| {
+        let record = [ADDRSPACE_OP_MMAP, source, AT, at, PAGE, flags.bits()];
+        fd::write(space.raw(), record.map(usize::to_ne_bytes).as_flattened()).map(drop)
+    };
+    for _ in 0..PAIRS {
+        let one = Fd::new(fd::dup_upper(own.raw(), b"empty")?);
+        let other = Fd::new(fd::dup_upper(own.raw(), b"empty")?);
+        map(&one, sys::NO_FD, AT)?;
+        map(&other, sys::NO_FD, AT)?;
+        map(&one, other.raw(), AT + PAGE)?;
+        map(&other, one.raw(), AT + PAGE)?;
+    }
+    Ok(())
+}
+
+/// What refers to itself must not stay when nobody else refers to it.
+fn circles(suite: &mut Suite) {
+    let lost = || {
+        let before = kernel_count("frames_free")?;
+        let status = status_of("pairs");
+        let after = kernel_count("frames_free")?;
+        let few = before.saturating_sub(after) <= NOISE;
+        (status == Ok(Some(0)) && few)
+            .then_some(())
+            .ok_or(alloc::format!("{status:?}, {before} frames, then {after}"))
+    };
+    suite.check("address spaces that borrow from each other", lost());
 }
 
 /// The frame behind an address.
