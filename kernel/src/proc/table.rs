@@ -111,6 +111,11 @@ impl FileTable {
         Ok(entries)
     }
 
+    /// Calls `visit` with the description of each descriptor; `visit` must not use the table.
+    pub fn visit(&self, mut visit: impl FnMut(&Arc<Description>)) {
+        self.slots.lock().iter().for_each(|(_, file)| visit(file));
+    }
+
     /// A table with the same descriptors under the same numbers; `ENOMEM`.
     pub fn copy(&self) -> Result<Self> {
         let slots = self.slots.lock().copy().map_err(list_error)?;

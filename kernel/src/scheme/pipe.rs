@@ -19,7 +19,9 @@ use ::syscall::{
 use kernel_core::pipe::{PipeBuffer, PipeState};
 use spin::Mutex;
 
-use super::{Caller, OpenResult, Scheme, deliver_files, handles::ROOT, kernel_id, trigger};
+use super::{
+    Caller, OpenResult, Scheme, deliver_files, handles::ROOT, kernel_id, proc::table_copy, trigger,
+};
 use crate::{mm::UserBuf, object::Description, sched::WaitQueue};
 
 const WRITE_END: usize = 1;
@@ -73,28 +75,34 @@ fn write_end(number: usize) -> Result<Arc<Pipe>> {
     }
 }
 
-/// Whether one of the files is the read end of the pipe `target`, or of a pipe that carries it. A
-/// pipe that carries its own read end could never be freed, because nothing else would refer to
-/// it.
+/// Whether one of the files is the read end of the pipe `target`, or holds it: as a pipe or a copy
+/// of a file table does. A pipe that carries its own read end could never be freed, because
+/// nothing else would refer to it.
 fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
     let scheme = kernel_id(GlobalSchemes::Pipe);
-    let reader = |file: &Arc<Description>| {
+    let is_holder = |file: &Arc<Description>| {
         let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
-        is_reader.then(|| file.number())
+        (is_reader || file.scheme() == kernel_id(GlobalSchemes::Proc))
+            .then(|| (file.scheme(), file.number()))
     };
     // There may be more than contiguous memory has room for. To collect them makes a list first.
     let mut next = BTreeSet::new();
-    next.extend(files.iter().filter_map(reader));
+    next.extend(files.iter().filter_map(is_holder));
     let mut seen = BTreeSet::new();
-    while let Some(number) = next.pop_first() {
-        if number == target {
+    while let Some(file) = next.pop_first() {
+        if file == (scheme, target) {
             return true;
         }
-        if number != ROOT
-            && seen.insert(number)
-            && let Ok(pipe) = pipe(number)
-        {
-            next.extend(pipe.buffer.lock().fds().filter_map(reader));
+        let (of, number) = file;
+        if number == ROOT || !seen.insert(file) {
+            continue;
+        }
+        if of != scheme {
+            if let Some(table) = table_copy(number) {
+                table.visit(|file| next.extend(is_holder(file)));
+            }
+        } else if let Ok(pipe) = pipe(number) {
+            next.extend(pipe.buffer.lock().fds().filter_map(is_holder));
         }
     }
     false

@@ -111,6 +111,18 @@ fn handle(number: usize) -> Result<Handle> {
     HANDLES.lock().get(number).cloned()
 }
 
+/// The copy of a file table that a handle keeps.
+pub fn table_copy(number: usize) -> Option<Arc<FileTable>> {
+    match handle(number).ok()?.kind {
+        Kind::FileTable {
+            table: TableRef::Owned(table),
+            ..
+        }
+        | Kind::AwaitingFileTable(TableRef::Owned(table)) => Some(table),
+        _ => None,
+    }
+}
+
 /// The handle behind a descriptor of the caller, which must be of this scheme.
 fn handle_of_fd(fd: usize) -> Result<Handle> {
     let number = number_of_fd(fd)?;

@@ -19,7 +19,7 @@ use runtime::process::Command;
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
 use scif_abi::call::MemoryCall;
-use syscall::error::{EINVAL, ENOENT, ENOMEM};
+use syscall::error::{EINVAL, ELOOP, ENOENT, ENOMEM};
 use syscall::flag::{
     ADDRSPACE_OP_MMAP, ADDRSPACE_OP_TRANSFER, CallFlags, FUTEX_WAIT, FUTEX_WAKE, MapFlags,
 };
@@ -54,6 +54,7 @@ fn main() -> i32 {
             suite.finish()
         }
         ["pairs"] => errno(pairs()),
+        ["carried-table"] => errno(carried_table()),
         ["words"] => errno(words_of_former_pages()),
         ["areas"] => areas(),
         ["moved-areas"] => errno(moved_areas()),
@@ -233,6 +234,15 @@ fn pairs() -> Result<()> {
     Ok(())
 }
 
+/// Sends a pipe a file table that holds the pipe's read end.
+fn carried_table() -> Result<()> {
+    let (_read, write) = pipe()?;
+    let table = Fd::new(fd::dup_upper(state::thread_fd(), b"filetable")?);
+    let copy = Fd::new(fd::dup_upper(table.raw(), b"copy")?);
+    drop(table);
+    fd::send_fd(write.raw(), copy.raw(), true, &[]).map(drop)
+}
+
 /// What refers to itself must not stay when nobody else refers to it.
 fn circles(suite: &mut Suite) {
     let lost = || {
@@ -245,6 +255,11 @@ fn circles(suite: &mut Suite) {
             .ok_or(alloc::format!("{status:?}, {before} frames, then {after}"))
     };
     suite.check("address spaces that borrow from each other", lost());
+    suite.equal(
+        "a file table in a pipe that is in the table",
+        status_of("carried-table"),
+        Ok(Some(ELOOP)),
+    );
 }
 
 /// The frame behind an address.
