@@ -1,6 +1,6 @@
-//! `alarm` and `setitimer`: SIGALRM after a time. A thread of this library waits for it and runs
-//! the program's handler, or ends the program. That is where POSIX lets a signal of a process go,
-//! to any of its threads; what does not happen is that another thread's wait is interrupted.
+//! `alarm` and `setitimer`: SIGALRM after a time. A thread of this library waits for that time,
+//! and runs the program's handler or ends the program. POSIX allows it to, as any thread of the
+//! process may get the signal. But the signal does not interrupt the waits of other threads.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::{null, null_mut};
@@ -13,17 +13,17 @@ use crate::sync::{self, Shared};
 use crate::{errno, pthread, signal};
 
 const SIGALRM: c_int = 14;
-/// `ITIMER_REAL`, the only one.
+/// `ITIMER_REAL`, the only timer here.
 const REAL: c_int = 0;
 const SECOND: u64 = 1_000_000_000;
 
 /// The process's timer. All times are in nanoseconds.
 pub struct Timer {
-    /// When it ends, by the monotonic clock; none: it is off.
+    /// The time of the monotonic clock at which it ends; `None` if it is off.
     end: Option<u64>,
-    /// How long it runs again after that; 0: it does not.
+    /// The period after which it ends again; 0 if it ends only once.
     interval: u64,
-    /// Whether the thread is there.
+    /// Whether its thread was started.
     is_served: bool,
 }
 
@@ -34,17 +34,17 @@ impl Timer {
         is_served: false,
     };
 
-    /// How long it still runs, if it does: a moment at least.
+    /// The time left, at least 1 if the timer is on; 0 if it is off.
     fn left(&self, now: u64) -> u64 {
         self.end.map_or(0, |end| end.saturating_sub(now).max(1))
     }
 
-    /// Whether it has ended, for the one who asks: it is off then, or runs again.
+    /// Whether it has ended. If so, it is restarted with its interval, or off.
     fn has_ended(&mut self, now: u64) -> bool {
         let Some(end) = self.end.filter(|end| *end <= now) else {
             return false;
         };
-        // Times that nobody has looked at are one, as signals that wait are.
+        // Several missed ends count as one, as pending signals do.
         let missed = now.saturating_sub(end).checked_div(self.interval);
         self.end = missed.map(|missed| {
             let rounds = missed.saturating_add(1).saturating_mul(self.interval);
@@ -55,19 +55,19 @@ impl Timer {
 }
 
 pub static TIMER: Shared<Timer> = Shared::new(Timer::OFF);
-/// Counts what is done to the timer; its thread sleeps on it.
+/// Counts changes of the timer; its thread sleeps on this word.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 fn now() -> u64 {
     Instant::now().as_nanos()
 }
 
-/// In the child of a fork: it has no timer, and no thread for one.
+/// Called in the child of a fork, which has no timer and no thread for one.
 pub fn forked() {
     TIMER.with(|timer| *timer = Timer::OFF);
 }
 
-/// The thread.
+/// The thread of the timer.
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
     pthread::leave_count();
     loop {
@@ -76,17 +76,17 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
         if has_ended {
             signal::arises(SIGALRM);
         } else {
-            // Whatever ends the wait, the next look tells.
+            // Whatever ends the wait, the loop looks at the timer again.
             let _ = sync::wait(&CHANGES, changes, end);
         }
     }
 }
 
-/// Has the timer run for `value`, 0 to stop it, and then again and again for `interval`. Returns
-/// what it had left, and its former interval.
+/// Starts the timer for `value`, or stops it if that is 0, and sets its interval. Returns the time
+/// that was left before, and the former interval.
 ///
 /// # Errors
-/// `EAGAIN` there is no thread to be had.
+/// `EAGAIN`: the timer's thread could not be started.
 fn set(value: u64, interval: u64) -> Result<(u64, u64), c_int> {
     let now = now();
     let (old, is_served) = TIMER.with(|timer| {
@@ -111,10 +111,10 @@ fn set(value: u64, interval: u64) -> Result<(u64, u64), c_int> {
     Ok(old)
 }
 
-/// Whole seconds that an earlier alarm had left, at least one if there was one.
+/// Returns the seconds that an earlier alarm had left, rounded, but at least 1 if there was one.
 #[unsafe(no_mangle)]
 extern "C" fn alarm(seconds: c_uint) -> c_uint {
-    // There is no way to say that it cannot be.
+    // `alarm` cannot report an error.
     let (left, _) = set(u64::from(seconds) * SECOND, 0).unwrap_or_default();
     let rounded = left.saturating_add(SECOND / 2) / SECOND;
     c_uint::try_from(rounded.max(u64::from(left > 0))).unwrap_or(c_uint::MAX)
@@ -130,7 +130,7 @@ struct Time {
 
 impl Time {
     fn of(nanoseconds: u64) -> Self {
-        // What is left of a timer that runs is not nothing.
+        // Rounds up, so that a running timer never has 0 left.
         let microseconds = nanoseconds.div_ceil(1000);
         Self {
             seconds: (microseconds / 1_000_000) as i64,

@@ -1,5 +1,6 @@
-//! `openat` and its kin: names that begin at an open directory. The name is put behind the
-//! directory's own path, so a directory that is renamed between is another one.
+//! `openat` and its kin: names relative to an open directory. Each call appends the name to the
+//! directory's path as the system gives it, so it does not follow a directory that is renamed in
+//! between.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -13,11 +14,11 @@ use syscall::flag::O_CREAT;
 use crate::files::{self, path_of};
 use crate::{descriptor, errno, transfers};
 
-/// C's `AT_FDCWD`: names begin at the working directory.
+/// C's `AT_FDCWD`: names are relative to the working directory.
 const HERE: c_int = -100;
 const AT_REMOVEDIR: c_int = 0x400;
 
-/// The path of a name that begins at a directory.
+/// The path of a name relative to a directory.
 ///
 /// # Safety
 /// `name` is null or a string.
@@ -35,7 +36,7 @@ unsafe fn joined(directory: c_int, name: *const c_char) -> Result<CString> {
     CString::new(path).map_err(|_| Error::new(EINVAL))
 }
 
-/// Does to the path what a function for paths does.
+/// Calls a function for paths with the path of a name relative to a directory.
 ///
 /// # Safety
 /// `name` is null or a string.
@@ -158,8 +159,8 @@ unsafe extern "C" fn renameat(
     unsafe { renameat2(from_directory, from, to_directory, to, 0) }
 }
 
-/// With `RENAME_NOREPLACE` a file that nobody had before takes the name first, so that no other
-/// program's file is replaced; directories cannot be renamed that way.
+/// For `RENAME_NOREPLACE` it first makes a new file at the target, so that no other program's file
+/// is replaced; directories cannot be renamed that way.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn renameat2(
     from_directory: c_int,
@@ -178,7 +179,7 @@ unsafe extern "C" fn renameat2(
             RENAME_NOREPLACE if fs::metadata(from)?.is_dir() => Err(Error::new(EINVAL)),
             RENAME_NOREPLACE => {
                 descriptor::close(transfers::open_new(to)?)?;
-                // The error that the caller is told of is the one of renaming.
+                // The caller gets the error of renaming, whatever the removal returns.
                 fs::rename(from, to).inspect_err(|_| {
                     let _ = fs::remove_file(to);
                 })
@@ -192,7 +193,7 @@ unsafe extern "C" fn renameat2(
     })
 }
 
-/// Limits of paths and of what is behind them; -1 without an error number when there is none.
+/// Limits of paths and files; -1 with `EINVAL` for an unknown one.
 fn limit(name: c_int) -> c_long {
     match name {
         // _PC_LINK_MAX: a file has one name.

@@ -1,5 +1,5 @@
-//! Rights, owners, times and links of files, and file systems. No scheme here has links, so making
-//! one fails.
+//! Rights, owners, times and links of files, and file systems. No scheme here supports links, so
+//! making one fails.
 
 use core::ffi::{c_char, c_int};
 
@@ -11,7 +11,7 @@ use syscall::error::{EINVAL, EOPNOTSUPP, Error};
 use crate::files::{Timespec, path_of};
 use crate::{descriptor, errno, linux_names};
 
-/// Does something to the file at a path; a link is never followed, as there is none.
+/// Calls `action` with a descriptor of the file at a path. There are no links to follow.
 ///
 /// # Safety
 /// `path` is the caller's string.
@@ -68,7 +68,7 @@ extern "C" fn fchown(number: c_int, user: u32, group: u32) -> c_int {
     errno::done(changed)
 }
 
-/// `EINVAL`: what is there is no link.
+/// Fails with `EINVAL` for any file, as none is a link.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readlink(path: *const c_char, _place: *mut c_char, _size: usize) -> isize {
     // SAFETY: the caller's string.
@@ -86,26 +86,26 @@ extern "C" fn symlink(_text: *const c_char, _path: *const c_char) -> c_int {
     errno::fail(EOPNOTSUPP)
 }
 
-/// `pipe` makes pipes; none has a name.
+/// Fails, as pipes have no names; `pipe` makes them.
 #[unsafe(no_mangle)]
 extern "C" fn mkfifo(_path: *const c_char, _mode: u32) -> c_int {
     errno::fail(EOPNOTSUPP)
 }
 
-/// A namespace of schemes has no root to be changed.
+/// Fails, as a namespace of schemes has no root directory to change.
 #[unsafe(no_mangle)]
 extern "C" fn chroot(_path: *const c_char) -> c_int {
     errno::fail(EOPNOTSUPP)
 }
 
-/// C's `UTIME_NOW` and `UTIME_OMIT`, in the place of nanoseconds.
+/// C's `UTIME_NOW` and `UTIME_OMIT`, which a program passes as nanoseconds.
 const NOW: i64 = (1 << 30) - 1;
 const OMIT: i64 = (1 << 30) - 2;
 
-/// The times of access and change that a call sets: the caller's, or the present ones for null.
+/// The times of access and change to set: the caller's, or the present time if `times` is null.
 ///
 /// # Safety
-/// `times` is null or has two.
+/// `times` is null or points to two structures.
 unsafe fn wanted(number: usize, times: *const Timespec) -> Result<[TimeSpec; 2]> {
     let present = || {
         let now = runtime::time::unix_time();
@@ -140,17 +140,17 @@ unsafe fn wanted(number: usize, times: *const Timespec) -> Result<[TimeSpec; 2]>
 }
 
 /// # Safety
-/// `times` is null or has two.
+/// `times` is null or points to two structures.
 unsafe fn change_times(number: usize, times: *const Timespec) -> Result<()> {
     // SAFETY: the same contract.
     let times = unsafe { wanted(number, times) }?;
     libredox::call::futimens(number, &times).map_err(|error| Error::new(error.errno()))
 }
 
-/// `utimensat` for a whole path.
+/// `utimensat` for a path.
 ///
 /// # Safety
-/// `path` is a string, `times` null or two.
+/// `path` is a string; `times` is null or points to two structures.
 pub unsafe fn set_times(path: *const c_char, times: *const Timespec) -> c_int {
     // SAFETY: the same contract.
     unsafe {
@@ -196,7 +196,7 @@ unsafe extern "C" fn utimes(path: *const c_char, times: *const Timeval) -> c_int
     unsafe { set_times(path, times.as_ptr()) }
 }
 
-/// The times are C's `struct utimbuf`: the last use's and the last change's, in seconds.
+/// `times` is C's `struct utimbuf`: the times of the last access and the last change, in seconds.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn utime(path: *const c_char, times: *const [i64; 2]) -> c_int {
     // SAFETY: null, or the caller's structure.
@@ -222,7 +222,7 @@ struct FileSystem {
     blocks: u64,
     free: u64,
     available: u64,
-    /// The number of files that there can be is not known.
+    /// The numbers of all, free and available files, which are unknown.
     files: [u64; 3],
     id: u64,
     flags: u64,

@@ -1,4 +1,4 @@
-//! What tells event queues that something has changed, for descriptors of this library's making.
+//! Raises events for descriptors that this library makes itself, when their state has changed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,19 +6,19 @@ use runtime::{Error, Result, fd, path, sys};
 use syscall::error::EINTR;
 use syscall::flag::{O_NONBLOCK, RwFlags};
 
-/// Both ends of a pipe, out of sight of the program.
+/// Both ends of a pipe, at numbers that the program does not see.
 pub struct Bell {
     reader: usize,
     writer: usize,
-    /// What the program is told of `O_NONBLOCK`; the pipe has it always.
+    /// The `O_NONBLOCK` flag that the program sees; the pipe itself always has it.
     is_nonblocking: AtomicBool,
 }
 
 impl Bell {
-    /// A bell, and the descriptor that is the program's.
+    /// Makes a bell, and the descriptor for the program.
     ///
-    /// Reading the pipe does not wait: a thread that has begun to read another file of that number
-    /// when `dup2` puts the descriptor there would wait for ever.
+    /// Reads of the pipe never wait. If they did, a thread that begins to read another file at a
+    /// number where `dup2` then puts this descriptor would wait for ever.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
@@ -45,8 +45,8 @@ impl Bell {
         }
     }
 
-    /// What event queues watch, as long as the bell is there, whatever becomes of the program's
-    /// descriptors.
+    /// The descriptor to which event queues subscribe. It stays open as long as the bell, whatever
+    /// happens to the program's descriptors.
     pub fn reader(&self) -> usize {
         self.reader
     }
@@ -56,18 +56,19 @@ impl Bell {
         self.is_nonblocking.load(Ordering::SeqCst)
     }
 
-    /// Takes note of that.
+    /// Sets or clears the `O_NONBLOCK` flag that the program sees.
     pub fn set_nonblocking(&self, set: bool) {
         self.is_nonblocking.store(set, Ordering::SeqCst);
     }
 
-    /// Makes an event. The byte is taken out again: what counts is not in the pipe, which would be
-    /// full otherwise when nobody listens.
+    /// Makes an event. Takes the byte out of the pipe again, which would fill up if nobody
+    /// listened; its contents have no meaning.
     pub fn ring(&self) {
         if fd::write(self.writer, &[1]).is_err() {
             return;
         }
-        // Some more than one: a process may have been killed in between.
+        // Room for more than one byte: a process may have been killed between the write and the
+        // read.
         let mut bytes = [0_u8; 16];
         let flags = RwFlags::NONBLOCK.bits() as usize;
         loop {
@@ -84,7 +85,7 @@ impl Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        // What was opened above.
+        // Opened in `new`.
         let _ = fd::close(self.writer);
         let _ = fd::close(self.reader);
     }

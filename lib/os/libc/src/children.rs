@@ -1,5 +1,5 @@
-//! Threads of the processes that `fork` has made, for calls that concern a child: the process
-//! manager gives them to nobody but the parent, and only while it forks.
+//! Threads of the child processes that `fork` has made, for calls that concern a child. The
+//! process manager hands a child's thread out only to the parent, and only during the fork.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -10,7 +10,7 @@ use syscall::error::ESRCH;
 
 use crate::sync::Shared;
 
-/// A child that has not been waited for.
+/// A child that the program has not waited for yet.
 struct Child {
     pid: u32,
     /// The descriptor of its thread.
@@ -19,8 +19,8 @@ struct Child {
 
 static CHILDREN: Shared<Vec<Child>> = Shared::new(Vec::new());
 
-/// Runs `fork` and keeps the child's thread; the number of the child, 0 in the child. Whoever waits
-/// for the child at the same time finds it here.
+/// Runs `fork` and keeps the child's thread. Returns the id of the child, or 0 in the child. A
+/// thread that waits for the child at the same time finds it here, as the lock is held.
 ///
 /// # Errors
 /// Those of `fork`.
@@ -31,14 +31,14 @@ pub fn kept(fork: impl FnOnce() -> Result<Fork>) -> Result<c_int> {
             Ok(pid as c_int)
         }
         Fork::Child(_) => {
-            // The parent's other children are not the child's.
+            // The parent's other children are not children of this process.
             children.drain(..).for_each(close);
             Ok(0)
         }
     })
 }
 
-/// Gives up what is kept of a child that was waited for.
+/// Closes the thread of a child that the program has waited for.
 pub fn ended(pid: u32) {
     CHILDREN.with(|children| {
         if let Some(index) = children.iter().position(|child| child.pid == pid) {
@@ -50,7 +50,7 @@ pub fn ended(pid: u32) {
 /// Runs `action` on the thread of a child.
 ///
 /// # Errors
-/// `ESRCH` no child of `fork` that has not been waited for has this id; those of `action`.
+/// `ESRCH`: no child of `fork` with this id is left to wait for; and those of `action`.
 pub fn with_thread<T>(pid: u32, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
     CHILDREN.with(|children| {
         let child = children.iter().find(|child| child.pid == pid);
@@ -59,6 +59,6 @@ pub fn with_thread<T>(pid: u32, action: impl FnOnce(usize) -> Result<T>) -> Resu
 }
 
 fn close(child: Child) {
-    // A thread that has ended has nothing more to say.
+    // An error would not matter: the thread has ended, or its process goes on without us.
     let _ = fd::close(child.thread);
 }

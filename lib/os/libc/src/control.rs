@@ -9,15 +9,15 @@ use syscall::flag::O_NONBLOCK;
 use crate::{descriptor, errno, locking, own, umad};
 
 unsafe extern "C" {
-    /// The requests of `scif_ioctl.h`, in `libscif`.
+    /// Handles the requests of `scif_ioctl.h`; in `libscif`.
     fn skiff_scif_ioctl(number: c_int, request: c_ulong, argument: usize) -> c_int;
-    /// The flags of a socket's file were set; in `libsocket`.
+    /// Called after the flags of a socket's file were set; in `libsocket`.
     safe fn skiff_socket_flags(number: c_int, flags: usize);
-    /// The bytes that a socket can receive, or a negated error number.
+    /// The number of bytes that a socket can receive, or a negated error number; in `libsocket`.
     safe fn skiff_socket_pending(number: c_int) -> c_int;
 }
 
-/// `FIONREAD`: the bytes that can be read, of sockets, pipes and files.
+/// `FIONREAD`: the number of bytes that can be read from a socket, a pipe or a file.
 const BYTES_TO_READ: u32 = 0x541b;
 /// `TIOCGWINSZ`: rows and columns of a terminal.
 const WINDOW_SIZE: u32 = 0x5413;
@@ -32,7 +32,7 @@ const OWNER: usize = 9;
 const DUPLICATE_CLOSING: usize = 1030;
 /// `FD_CLOEXEC`.
 const CLOSE_ON_EXEC: usize = 0x0100_0000;
-/// The value in programs that were compiled with other headers.
+/// `FD_CLOEXEC` in programs that were compiled with other headers.
 const CLOSE_ON_EXEC_ELSEWHERE: usize = 1;
 
 fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
@@ -40,7 +40,8 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
     let command = usize::try_from(command).map_err(|_| Error::new(EINVAL))?;
     match command {
         syscall::F_DUPFD | DUPLICATE_CLOSING => {
-            // Numbers from `argument` on: those below it are kept in use meanwhile.
+            // The lowest free number from `argument` on: copies hold the free numbers below it
+            // meanwhile.
             descriptor::check(argument as c_int).map_err(|_| Error::new(EINVAL))?;
             let mut held = alloc::vec::Vec::new();
             let copy = loop {
@@ -83,7 +84,7 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             let is_own = own::is_own(number as c_int);
             let always = if is_own { O_NONBLOCK } else { 0 };
             let mut result = fd::fcntl(number, command, argument | always)?;
-            // Perhaps only now: then the pipe may wait as long as that lasts.
+            // If it has become one only now, its pipe has been able to block since the call above.
             if let Some(kind) = own::kind(number as c_int) {
                 if !is_own {
                     result = fd::fcntl(number, command, argument | O_NONBLOCK)?;
@@ -108,7 +109,7 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
     }
 }
 
-/// Sets or clears `O_NONBLOCK`.
+/// Sets or clears `O_NONBLOCK` of a descriptor.
 fn set_nonblocking(number: c_int, set: bool) -> Result<c_int> {
     let flags = control(number, syscall::F_GETFL as c_int, 0)? as u32 as usize;
     let flag = if set { O_NONBLOCK } else { 0 };
@@ -133,7 +134,7 @@ unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) ->
     errno::give(control(number, command, argument as usize))
 }
 
-/// The bytes between the position and the end of a file, or those in a pipe.
+/// The number of bytes between the position and the end of a file, or in a pipe.
 fn bytes_to_read(number: c_int) -> Result<c_int> {
     const KIND: u16 = 0o170_000;
     const FIFO: u16 = 0o010_000;
@@ -156,7 +157,7 @@ fn bytes_to_read(number: c_int) -> Result<c_int> {
 struct Window {
     rows: u16,
     columns: u16,
-    /// Of a pixel's width and height nothing is known.
+    /// The width and height in pixels, which are unknown.
     pixels: [u16; 2],
 }
 
@@ -179,7 +180,8 @@ fn window(number: c_int) -> Result<Window> {
     }
 }
 
-/// SCIF's requests, those for management datagrams, those of all files, and one of terminals.
+/// Handles the requests of SCIF, of management datagrams and of terminals, and those for all
+/// files.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) -> c_int {
     match (request as u32, descriptor::is_socket(number)) {
@@ -198,8 +200,8 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) 
             return 0;
         }
         _ if umad::is_request(number, request) => {
-            // SAFETY: the caller's structure, whose length is in the number of the request; the one
-            // without does not look at what is read here.
+            // SAFETY: the caller's structure, whose length is in the number of the request; the
+            // one without does not look at what is read here.
             return errno::give(unsafe { umad::ioctl(number, request, arguments.arg::<usize>()) });
         }
         _ => {}

@@ -1,7 +1,7 @@
 //! The counters of `eventfd`.
 //!
-//! The value lies in memory that processes share after `fork`, so that a child and its parent have
-//! one counter. It changes by atomic operations alone: a process that is killed leaves it whole.
+//! The value lies in memory that a parent and its child share after `fork`, so both have one
+//! counter. Only atomic operations change it, so a process that is killed leaves it consistent.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -15,21 +15,22 @@ use syscall::flag::{EventFlags, MapFlags};
 
 use crate::bell::Bell;
 
-/// The greatest value; one more can be written to no counter.
+/// The greatest value that a counter can have.
 const MOST: u64 = u64::MAX - 1;
 
-/// What processes share of a counter.
+/// The part of a counter that processes share.
 struct Page {
     value: AtomicU64,
-    /// Counts what was read and written.
+    /// Counts reads and writes.
     changes: AtomicU64,
-    /// Whether somebody may wait for room.
+    /// Whether a thread may wait until it can add.
     is_crowded: AtomicU32,
-    /// Whether reading and writing wait. A flag of the file in Linux, so all processes see it.
+    /// Whether reads and writes fail with `EAGAIN` instead of waiting. In Linux this is a flag of
+    /// the open file, so all processes share it.
     is_nonblocking: AtomicU32,
 }
 
-/// A counter.
+/// A counter of `eventfd`.
 pub struct Counter {
     page: *mut Page,
     bell: Bell,
@@ -42,7 +43,7 @@ unsafe impl Send for Counter {}
 unsafe impl Sync for Counter {}
 
 impl Counter {
-    /// A counter.
+    /// Makes a counter.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -59,12 +60,12 @@ impl Counter {
         Ok(counter)
     }
 
-    /// What event queues watch for changes.
+    /// The descriptor to which event queues subscribe for changes of the counter.
     pub fn watched(&self) -> usize {
         self.bell.reader()
     }
 
-    /// The word that changes with each use.
+    /// The word that changes with every read and write.
     pub fn word(&self) -> Watched {
         Watched::counter(&self.page().changes, self.changes())
     }
@@ -74,7 +75,7 @@ impl Counter {
         self.page().is_nonblocking.load(Ordering::SeqCst) != 0
     }
 
-    /// Has reads and writes wait, or not.
+    /// Sets or clears `O_NONBLOCK`.
     pub fn set_nonblocking(&self, set: bool) {
         self.page()
             .is_nonblocking
@@ -86,7 +87,7 @@ impl Counter {
         unsafe { &*self.page }
     }
 
-    /// Takes the value, or one of it; `None`: it is 0.
+    /// Takes the whole value, or 1 from a semaphore; `None` if the value is 0.
     fn take(&self) -> Option<u64> {
         let page = self.page();
         let rest = |value| match value {
@@ -103,7 +104,7 @@ impl Counter {
         Some(if self.is_semaphore { 1 } else { former })
     }
 
-    /// Adds to the value; `None`: it would be too great.
+    /// Adds to the value; `None` if the sum would be too great.
     fn add(&self, count: u64) -> Option<()> {
         let page = self.page();
         let sum = |value: u64| value.checked_add(count).filter(|sum| *sum <= MOST);
@@ -114,8 +115,8 @@ impl Counter {
         Some(())
     }
 
-    /// Whether something can be taken, and whether one can be added; who asks for the latter is
-    /// told when there is room.
+    /// Whether the value is above 0, and whether 1 can be added. The latter is false unless the
+    /// caller asks for room; if there is none then, the next read rings the bell.
     pub fn readiness(&self, asks_for_room: bool) -> (bool, bool) {
         let page = self.page();
         let has_room = || page.value.load(Ordering::SeqCst) < MOST;
@@ -128,7 +129,7 @@ impl Counter {
         (page.value.load(Ordering::SeqCst) > 0, has_room)
     }
 
-    /// A number that changes with each use.
+    /// A number that changes with every read and write.
     pub fn changes(&self) -> u64 {
         self.page().changes.load(Ordering::SeqCst)
     }
@@ -141,8 +142,9 @@ impl Drop for Counter {
     }
 }
 
-/// Does something with a counter until it succeeds, waiting between the attempts if its flags say
-/// so. The descriptor is not asked: another thread may have put another file there.
+/// Repeats an attempt on a counter until it succeeds. Between attempts it waits for a change, or
+/// fails with `EAGAIN` if the counter is non-blocking. It does not use the descriptor, at whose
+/// number another thread may have put another file.
 fn repeat<T>(counter: &Counter, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
     if let Some(result) = attempt() {
         return Ok(result);
@@ -162,7 +164,7 @@ fn repeat<T>(counter: &Counter, mut attempt: impl FnMut() -> Option<T>) -> Resul
     }
 }
 
-/// Whether memory may hold the value of a counter.
+/// Checks that a buffer can hold the value of a counter.
 fn check(buffer: *const c_void, size: usize) -> Result<()> {
     match size < size_of::<u64>() {
         true => Err(Error::new(EINVAL)),
@@ -202,7 +204,7 @@ pub unsafe fn write(counter: &Counter, buffer: *const c_void, size: usize) -> Re
     }
     let attempt = || {
         counter.add(value).or_else(|| {
-            // Then once more, for room that came before that was said.
+            // A second attempt, because a read may have made room before the flag was set.
             counter.page().is_crowded.store(1, Ordering::SeqCst);
             counter.add(value)
         })

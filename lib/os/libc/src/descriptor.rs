@@ -1,6 +1,6 @@
-//! This library's table of file descriptors: close-on-exec, which the kernel does not know;
-//! which are SCIF's, so that not every `poll` has to ask; and which are sockets, whose calls are
-//! made by the library of sockets above this one.
+//! This library's table of file descriptors. It records close-on-exec, which the kernel does not
+//! have; which descriptors are SCIF's, so that not every `poll` has to ask; and which are sockets,
+//! whose calls the socket library above this one makes.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -13,31 +13,30 @@ use crate::own;
 use crate::sync::Shared;
 
 unsafe extern "C" {
-    /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
+    /// Shuts a SCIF listener down although other threads wait in it; in `libscif`.
     safe fn skiff_scif_shutdown(number: c_int);
     /// Closes an endpoint's descriptor and waits for what is under way; 0 or an error number.
     safe fn skiff_scif_close(number: c_int) -> c_int;
-    /// Lets go of what belongs to an endpoint's number; in `libscif`.
+    /// Releases what belongs to the number of an endpoint; in `libscif`.
     safe fn skiff_scif_forget(number: c_int);
-    /// A descriptor, of a socket perhaps, is about to be closed; whether it was a socket. In
-    /// `libsocket`.
+    /// Called before a descriptor is closed; returns whether it was a socket. In `libsocket`.
     safe fn skiff_socket_forget(number: c_int) -> bool;
-    /// The second descriptor is a copy of the first one, a socket's, and no longer the socket that
-    /// it may have been; whether it is.
+    /// The second descriptor has become a copy of the first, which is a socket; what socket the
+    /// second was before is forgotten. Returns whether the copy is a socket.
     safe fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool;
     /// Whether a descriptor is a stream socket; in `libsocket`.
     safe fn skiff_socket_is_stream(number: c_int) -> bool;
 }
 
-/// What is going on with a number.
+/// What is happening to a descriptor's number.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// Nothing: it is C's, or nobody has said anything about it.
+    /// Nothing: it is open by a function of C, or this library has no record of it.
     #[default]
     Settled,
-    /// `dup2` puts another file there.
+    /// `dup2` is putting another file there.
     Replacing,
-    /// `close` is at it.
+    /// `close` is closing it.
     Closing,
     /// It was closed.
     Closed,
@@ -46,33 +45,33 @@ enum Stage {
 #[derive(Clone, Copy, Default)]
 struct Known {
     stage: Stage,
-    /// How often the number has begun or ceased to mean a file.
+    /// How often a file was opened or closed at the number.
     turns: u32,
-    /// Made by a function of C. Others belong to libraries below, or came with the program.
+    /// A function of C made it. Others belong to libraries below, or came with the program.
     ours: bool,
     close_on_exec: bool,
     scif: Option<bool>,
-    /// Whether reading and writing have a position, as far as it was asked.
+    /// Whether the file has a position for reads and writes, once it was asked.
     positions: Option<bool>,
     listening: bool,
     /// A device for management datagrams, whose calls have errors of their own.
     umad: bool,
-    /// What `F_SETOWN` has said.
+    /// The owner that `F_SETOWN` has set.
     owner: c_int,
-    /// Another number means the same file, so that uses of it are seen in part.
+    /// Another number means the same file, so that not all its uses are seen here.
     shared: bool,
-    /// How often it was used, since somebody wants to know.
+    /// How often it was used since uses are counted.
     uses: u32,
-    /// The next use is to be told.
+    /// The next use has to wake the waiting threads.
     awaited: bool,
-    /// The parent of this process had it when it forked: closing it here must not end what it
+    /// The parent had it when it forked: closing it here must not end the connection that it
     /// names.
     copied: bool,
 }
 
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 
-/// Descriptors a process can have; their numbers are smaller.
+/// The number of descriptors that a process can have; their numbers are smaller.
 pub const MOST: usize = 65_536;
 
 /// A bit for each descriptor: whether it is a socket.
@@ -83,7 +82,7 @@ static COUNTED: Bits = [const { AtomicU64::new(0) }; MOST / 64];
 
 type Bits = [AtomicU64; MOST / 64];
 
-/// The kind of a file, in its mode; and that of a pipe.
+/// The bits of the mode that hold the kind of a file, and the kind of a pipe.
 const KIND: u16 = 0o170_000;
 const FIFO: u16 = 0o010_000;
 
@@ -92,8 +91,8 @@ pub fn held<T>(action: impl FnOnce() -> T) -> T {
     TABLE.with(|_| action())
 }
 
-/// In the child of a fork: all descriptors are copies of the parent's. What other threads of the
-/// parent were replacing is what it is.
+/// Called in the child of a fork: all descriptors are copies of the parent's. A number that
+/// another thread of the parent was replacing keeps the file it has.
 pub fn forked() {
     TABLE.with(|table| {
         for known in table {
@@ -106,8 +105,8 @@ pub fn forked() {
     });
 }
 
-/// In the child of a fork, when it can use its sockets: ends what other threads of the parent were
-/// closing, which nobody here would close.
+/// Called in the child of a fork once it can use its sockets: closes what other threads of the
+/// parent were closing, as no thread of the child would.
 pub fn finish_closing() {
     let is_closing = |(number, known): (usize, &Known)| {
         let closes = known.stage == Stage::Closing;
@@ -130,7 +129,7 @@ fn bit(bits: &'static Bits, number: usize) -> Option<(&'static AtomicU64, u64)> 
     word.map(|word| (word, 1 << (number % 64)))
 }
 
-/// Sets or clears a bit; whether it was set.
+/// Sets or clears a bit; returns whether it was set.
 fn set_bit(bits: &'static Bits, number: usize, set: bool) -> bool {
     bit(bits, number).is_some_and(|(word, bit)| {
         let former = match set {
@@ -146,7 +145,7 @@ pub fn set_socket(number: usize) {
     set_bit(&SOCKETS, number, true);
 }
 
-/// Records that it is none.
+/// Records that the descriptor is no socket.
 pub fn clear_socket(number: usize) {
     set_bit(&SOCKETS, number, false);
 }
@@ -167,7 +166,7 @@ pub fn count_uses(number: c_int) {
     set_bit(&COUNTED, number as usize, true);
 }
 
-/// The descriptor was used: a call that moves data, or makes it something else, has ended.
+/// Records a use of the descriptor: a call that moves data or changes the file has ended.
 pub fn note_use(number: c_int) {
     if has_bit(&COUNTED, number) {
         count_use(number);
@@ -181,14 +180,15 @@ fn count_use(number: c_int) {
         core::mem::take(&mut known.awaited)
     });
     if is_awaited {
-        // A wait has held the socket back: it is to subscribe it again, as no event came of that.
+        // A wait has held the socket's report back: it has to subscribe the socket again, as it
+        // got no event.
         own::changed();
         own::wake(None);
     }
 }
 
-/// How often a socket or a pipe was used, and how much is in the pipe, as one number. `None`: not
-/// all uses are seen, as another number means the same file, or it is another kind of file.
+/// How often a socket or a pipe was used, and how much is in the pipe, as one number. `None` for
+/// other kinds of files, and if another number means the same file, so that not all uses are seen.
 pub fn uses(number: c_int) -> Option<u64> {
     let index = usize::try_from(number).ok()?;
     let known = TABLE.with(|table| table.get(index).copied())?;
@@ -211,8 +211,9 @@ fn stamp(uses: u32, amount: u32) -> u64 {
     u64::from(uses) << 32 | u64::from(amount)
 }
 
-/// Has the next use of a socket be told, unless it was used since that number of [`uses`]; whether
-/// it was not. Of other files the system tells all that happens to them.
+/// Makes the next use of a socket wake the waiting threads, unless it was used since [`uses`]
+/// returned `since`; returns whether it was not. For other files it returns true: the system
+/// reports all that happens to them.
 pub fn tell_of_use(number: c_int, since: u64) -> bool {
     !is_socket(number)
         || entry(number, |known| {
@@ -222,11 +223,11 @@ pub fn tell_of_use(number: c_int, since: u64) -> bool {
         })
 }
 
-/// Which of the files that the number has meant, one after the other, it means now. Waits while
-/// `dup2` puts another one there.
+/// Which of the files that the number has meant over time it means now. Waits while `dup2`
+/// replaces it.
 ///
 /// # Errors
-/// `EBADF`: it is closed, or about to be.
+/// `EBADF`: it is closed or being closed.
 pub fn turn(number: usize) -> Result<u32> {
     loop {
         let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
@@ -239,8 +240,8 @@ pub fn turn(number: usize) -> Result<u32> {
     }
 }
 
-/// A library below C has opened another file at a number that C has closed, and tells nobody: the
-/// channels of verbs are such.
+/// Records that a library below C, such as that of verbs with its channels, has opened another
+/// file at a number that C has closed. Such a library does not report this.
 fn reopened(number: usize) {
     set_bit(&COUNTED, number, false);
     entry(number as c_int, |known| {
@@ -253,8 +254,8 @@ fn reopened(number: usize) {
     });
 }
 
-/// Whether the number still means the file of that [`turn`]. `None`: `dup2` is about to put another
-/// one there, which may fail.
+/// Whether the number still means the file of that [`turn`]. `None`: `dup2` is replacing the file,
+/// which may fail.
 pub fn means(number: usize, turn: u32) -> Option<bool> {
     let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
     match known.stage {
@@ -265,12 +266,12 @@ pub fn means(number: usize, turn: u32) -> Option<bool> {
     }
 }
 
-/// Whether it does for sure.
+/// Whether the number certainly means the file of that turn.
 pub fn is_turn(number: usize, turn: u32) -> bool {
     means(number, turn) == Some(true)
 }
 
-/// Has the library of sockets forget a descriptor if it is one; whether it was.
+/// Makes the socket library forget a descriptor; returns whether it was a socket.
 fn forget_socket(number: usize) -> bool {
     skiff_socket_forget(number as c_int)
 }
@@ -285,7 +286,7 @@ fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
     })
 }
 
-/// As [`entry`], when no other thread is doing such a thing with the number.
+/// As [`entry`], once the number is in no stage for which `other` is true.
 fn when_not<T>(
     other: impl Fn(Stage) -> bool,
     number: c_int,
@@ -304,10 +305,10 @@ fn when_not<T>(
     }
 }
 
-/// The number as the system takes it.
+/// Converts a number to the form that system calls take.
 ///
 /// # Errors
-/// `EBADF` for numbers that no descriptor has.
+/// `EBADF` for a number that no descriptor can have.
 pub fn check(number: c_int) -> Result<usize> {
     usize::try_from(number)
         .ok()
@@ -341,12 +342,12 @@ fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
     number
 }
 
-/// Whom `F_SETOWN` has named; 0: nobody.
+/// The owner that `F_SETOWN` has set; 0 if none.
 pub fn owner(number: c_int) -> c_int {
     entry(number, |known| known.owner)
 }
 
-/// Remembers whom `F_SETOWN` names.
+/// Records the owner that `F_SETOWN` sets.
 pub fn set_owner(number: c_int, owner: c_int) {
     entry(number, |known| known.owner = owner);
 }
@@ -356,7 +357,7 @@ pub fn set_umad(number: c_int) {
     entry(number, |known| known.umad = true);
 }
 
-/// Whether the descriptor is known to be a device for management datagrams.
+/// Whether the descriptor is recorded as a device for management datagrams.
 pub fn is_umad(number: c_int) -> bool {
     let Ok(number) = usize::try_from(number) else {
         return false;
@@ -364,8 +365,8 @@ pub fn is_umad(number: c_int) -> bool {
     TABLE.with(|table| table.get(number).is_some_and(|known| known.umad))
 }
 
-/// Puts a copy of a descriptor in the place of another one by `replace`, and gives its number to C:
-/// what other threads begin meanwhile is not done to the file that was there.
+/// Puts a copy of a descriptor in the place of another one by calling `replace`, and returns its
+/// number for C. Calls that other threads begin meanwhile do not act on the file that was there.
 ///
 /// # Errors
 /// Those of `replace`.
@@ -374,9 +375,10 @@ pub fn replaced(
     copy: usize,
     replace: impl FnOnce() -> Result<usize>,
 ) -> Result<c_int> {
-    // The kernel's file and what is recorded of it must be of the same one of several calls.
+    // If several threads do this at once, the kernel's file and the record must come from the same
+    // call.
     let is_at_it = |stage| matches!(stage, Stage::Replacing | Stage::Closing);
-    // The turn is another one when the file is.
+    // The turn changes when the file does.
     let (former, turn) = when_not(is_at_it, copy as c_int, |known| {
         let former = core::mem::replace(&mut known.stage, Stage::Replacing);
         (former, known.turns)
@@ -385,7 +387,7 @@ pub fn replaced(
         Ok(()) => Ok(record_copy(number, copy, false)),
         Err(error) => {
             entry(copy as c_int, |known| {
-                // Another thread may have opened it meanwhile.
+                // Another thread may have opened a file there meanwhile.
                 if known.stage == Stage::Replacing && known.turns == turn {
                     known.stage = former;
                 }
@@ -395,7 +397,7 @@ pub fn replaced(
     }
 }
 
-/// Records a copy of a descriptor at a number that was free, and gives the number to C.
+/// Records a copy of a descriptor at a number that was free, and returns the number for C.
 pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     own::forget(copy as c_int);
     own::copied(number as c_int, copy as c_int);
@@ -414,12 +416,12 @@ fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     copy
 }
 
-/// Whether `exec` and `posix_spawn` leave the descriptor behind.
+/// Whether `exec` and `posix_spawn` close the descriptor.
 pub fn close_on_exec(number: usize) -> bool {
     TABLE.with(|table| table.get(number).is_some_and(|known| known.close_on_exec))
 }
 
-/// Sets it.
+/// Sets or clears close-on-exec.
 pub fn set_close_on_exec(number: usize, set: bool) {
     entry(number as c_int, |known| known.close_on_exec = set);
 }
@@ -429,7 +431,7 @@ pub fn set_listening(number: c_int) {
     entry(number, |known| known.listening = true);
 }
 
-/// Whether the descriptor is known to be a SCIF listener.
+/// Whether the descriptor is recorded as a SCIF listener.
 pub fn is_listening(number: c_int) -> bool {
     let number = number as usize;
     TABLE.with(|table| table.get(number).is_some_and(|known| known.listening))
@@ -441,7 +443,7 @@ pub fn is_listening(number: c_int) -> bool {
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
     let index = check(number)?;
-    // Before the number is free: another thread may get it next.
+    // Before the number is free, as another thread may get it next.
     let is_replaced = |stage| stage == Stage::Replacing;
     let (known, turn) = when_not(is_replaced, number, |known| {
         let closing = Known {
@@ -461,14 +463,15 @@ pub fn close(number: c_int) -> Result<()> {
 }
 
 fn close_known(number: usize, known: Known) -> Result<()> {
-    // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
+    // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake
+    // it.
     if known.listening {
         skiff_scif_shutdown(number as c_int);
     }
     own::forget(number as c_int);
     let is_socket = forget_socket(number);
     skiff_scif_forget(number as c_int);
-    // A socket has no windows that a close would have to wait for.
+    // A socket has no windows for which a close would have to wait.
     if known.scif == Some(true) && !is_socket && !known.copied {
         match skiff_scif_close(number as c_int) {
             0 => return Ok(()),
@@ -511,10 +514,10 @@ pub fn is_pipe(number: c_int) -> Result<bool> {
     Ok(fd::fstat(number)?.st_mode & KIND == FIFO)
 }
 
-/// Moves the position of a descriptor.
+/// Moves the position of a file.
 ///
 /// # Errors
-/// `ESPIPE` a pipe or a connection, of which the kernel keeps a number that nothing looks at;
+/// `ESPIPE` for a pipe or a connection, for which the kernel keeps a position that nothing uses;
 /// `EBADF`, `EINVAL`, `EOVERFLOW`.
 pub fn seek(number: c_int, offset: i64, whence: usize) -> Result<usize> {
     const SOCKET: u16 = 0o140_000;
@@ -538,14 +541,15 @@ pub fn seek(number: c_int, offset: i64, whence: usize) -> Result<usize> {
 /// The descriptors that came with the program.
 pub static GIVEN: Shared<Vec<usize>> = Shared::new(Vec::new());
 
-/// Takes note of the descriptors that came with the program; called before any other is made.
+/// Records the descriptors that came with the program. Must be called before any other is made.
 pub fn adopt() {
     let numbers = fd::open_numbers();
     GIVEN.with(|given| *given = numbers);
 }
 
-/// All descriptors that a new program inherits: what C functions made and what came with this
-/// program, not what libraries keep for themselves, nor what is nothing without this one.
+/// All descriptors that a new program inherits: those that C functions made and those that came
+/// with this program. Not those that libraries keep for themselves, nor counters and sets, which
+/// mean nothing without this program.
 pub fn inherited() -> Vec<usize> {
     let given = GIVEN.with(|given| given.clone());
     let mut numbers = fd::open_numbers();

@@ -1,8 +1,9 @@
-//! `sys/epoll.h`: sets of descriptors, over what `poll` does.
+//! `sys/epoll.h`: sets of descriptors, built on what `poll` does.
 //!
-//! A set is a list. A wait makes entries for `poll` of it, in which the sets that it contains are
-//! replaced by what is in them, and takes what is found for what it is asked for. Nothing is
-//! subscribed between two waits, so nothing has to be kept in step with the system.
+//! A set is a list. Each wait makes entries for `poll` from it; if a member is a set, the entries
+//! of its own members follow. The wait then reports what was found, as far as the program asked
+//! for it. Nothing is subscribed between two waits, so nothing has to be kept in step with the
+//! system.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,10 +23,10 @@ use crate::{descriptor, errno};
 
 const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
-/// Most entries of a wait, as of `poll`.
+/// The most entries of a wait, as in `poll`.
 const MOST: usize = 65_536;
 
-/// C's `struct epoll_event`, relibc's.
+/// C's `struct epoll_event`, with relibc's layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Event {
@@ -34,20 +35,20 @@ struct Event {
     padding: u64,
 }
 
-/// Where an entry of a wait comes from.
+/// The set and the member for which an entry of a wait was made.
 #[derive(Clone, Copy)]
 struct Place {
     set: usize,
-    /// The number of the member, and its round.
+    /// The number of the member, and which addition of this number it is.
     number: c_int,
     round: u32,
     is_edge: bool,
-    /// The entry of the set.
+    /// The index of the set's own entry.
     parent: usize,
 }
 
-/// The entries of a wait: first those that are asked for, then what is in those that are sets, each
-/// behind its set.
+/// The entries of a wait: first those that the caller asks for, then the members of those that are
+/// sets. Members come behind the entry of their set.
 struct Plan {
     entries: Vec<Entry>,
     places: Vec<Place>,
@@ -101,8 +102,8 @@ impl Plan {
         })
     }
 
-    /// The stamps of the members that need one, taken after they were looked at: what is used later
-    /// makes another one.
+    /// The [`stamp`]s of the edge-triggered members that are ready. They are taken after the look
+    /// at the members, so a later use changes the stamp.
     fn stamps(&self, entries: &[Entry]) -> Vec<Option<u64>> {
         let found = entries.iter().skip(self.asked).zip(&self.places);
         found
@@ -113,8 +114,8 @@ impl Plan {
             .collect()
     }
 
-    /// Makes the entries of sets ready in which something is to be reported. From the end on, as
-    /// each is behind its set.
+    /// Marks the entry of each set as readable in which a member has something to report. Goes
+    /// backwards, as members come behind their set.
     fn lift(&self, sets: &mut Sets, entries: &mut [Entry], stamps: &[Option<u64>]) {
         for (index, place) in self.places.iter().enumerate().rev() {
             let found = entries[self.asked + index].revents;
@@ -129,8 +130,8 @@ impl Plan {
         }
     }
 
-    /// Whether all that was found and is not reported is as it was, so that a wait can sleep; a use
-    /// of one of them by another thread ends the sleep.
+    /// Whether the members that are ready but not reported are unchanged, so that the wait can
+    /// sleep. If another thread uses one of them later, that ends the sleep.
     fn can_sleep(&self, entries: &[Entry], stamps: &[Option<u64>]) -> bool {
         let found = entries.iter().skip(self.asked).zip(&self.places);
         found.zip(stamps).all(|((entry, place), stamp)| {
@@ -143,14 +144,14 @@ impl Plan {
     }
 }
 
-/// How a wait goes on.
+/// How a wait continues.
 enum Verdict {
     Done(usize),
-    /// The sets have changed, or a member was used that had been held back.
+    /// The sets have changed, or a member was used whose report is held back.
     Again,
 }
 
-/// A thread that waits.
+/// Counts a waiting thread while it exists.
 struct Waiter;
 
 impl Waiter {
@@ -166,7 +167,8 @@ impl Drop for Waiter {
     }
 }
 
-/// Waits, with a plan made anew whenever the sets have changed, as long as `root` is there.
+/// Waits until `take` has a result. Makes a new plan whenever the sets have changed. With `root`,
+/// the first entry has to stay that set.
 fn wait_with(
     asked: &[Entry],
     root: Option<usize>,
@@ -202,10 +204,10 @@ fn wait_with(
     }
 }
 
-/// `poll` of entries among which are sets.
+/// `poll` for entries among which are sets.
 ///
 /// # Errors
-/// Those of `poll`.
+/// `EINVAL` for too many entries, and those of [`watch::watch`].
 pub fn wait_among(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
     let asked = entries.to_vec();
     let mut found = asked.clone();
@@ -221,7 +223,8 @@ pub fn wait_among(entries: &mut [Entry], limit: Option<Duration>) -> Result<usiz
     Ok(ready)
 }
 
-/// Takes what is to be reported of a set, the entry of which is the first.
+/// Reports the ready members of the set whose entry is the first one, until `report` returns
+/// false.
 fn collect(
     plan: &Plan,
     sets: &mut Sets,
@@ -256,7 +259,7 @@ fn collect(
     count
 }
 
-/// Waits for the members of a set.
+/// Waits for members of a set to become ready, and stores their events.
 ///
 /// # Safety
 /// There are `count` places.
@@ -351,7 +354,7 @@ unsafe extern "C" fn epoll_wait(
     errno::small(unsafe { wait(set, places.cast(), count, limit) })
 }
 
-/// There is no signal that a mask could hold back.
+/// The mask has no effect: there are no signals that it could block.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_pwait(
     set: c_int,
@@ -364,7 +367,7 @@ unsafe extern "C" fn epoll_pwait(
     unsafe { epoll_wait(set, places, count, milliseconds) }
 }
 
-/// As `epoll_pwait`.
+/// As `epoll_pwait`, with a limit in nanoseconds; its mask has no effect either.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_pwait2(
     set: c_int,

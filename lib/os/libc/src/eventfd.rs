@@ -1,4 +1,4 @@
-//! `sys/eventfd.h`: counters that are waited for as files are.
+//! `sys/eventfd.h`: counters for which a program can wait as for files.
 
 use alloc::sync::Arc;
 use core::ffi::{c_int, c_uint};
@@ -41,7 +41,7 @@ extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     errno::give(make())
 }
 
-/// 0 when a whole value was moved.
+/// Returns 0 if a whole value was moved.
 fn moved(result: Result<usize>) -> c_int {
     errno::done(result.and_then(|count| match count == size_of::<u64>() {
         true => Ok(()),

@@ -11,20 +11,21 @@ use crate::parts::{self, Part, parts_of};
 use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
 
 unsafe extern "C" {
-    /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
+    /// Reads from a socket into the parts; the count, or a negated error number. In `libsocket`.
     fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize;
-    /// `writev` of a socket.
+    /// Writes the parts to a socket; the count, or a negated error number. In `libsocket`.
     fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize;
-    /// Reads a file of the `scif:` scheme in the way of Redox's kernel: a count or a negated error
+    /// Reads a file of the `scif:` scheme as Redox's kernel does: the count, or a negated error
     /// number. In `libscif`.
     fn skiff_scif_read(number: c_int, buffer: *mut c_void, size: usize) -> isize;
-    /// Writes to one.
+    /// Writes to a file of the `scif:` scheme, with the results of `skiff_scif_read`.
     fn skiff_scif_write(number: c_int, buffer: *const c_void, size: usize) -> isize;
 }
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
-/// A path as the runtime takes it, in UTF-8; an empty one, its working directory, is none in C.
+/// Converts a path for the runtime, in UTF-8. The runtime takes an empty path for the working
+/// directory, which C does not: `ENOENT`.
 ///
 /// # Safety
 /// `path` is null or a string that stays as long as the result.
@@ -38,7 +39,7 @@ pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
     (!path.is_empty()).then_some(path).ok_or(Error::new(ENOENT))
 }
 
-/// The permissions that files are made without.
+/// The permission bits that new files do not get.
 static MASK: AtomicU32 = AtomicU32::new(0);
 
 #[unsafe(no_mangle)]
@@ -46,12 +47,12 @@ extern "C" fn umask(mask: c_uint) -> c_uint {
     MASK.swap(mask & 0o777, Ordering::Relaxed)
 }
 
-/// The mode of a file that is made with this one.
+/// The mode of a file that is made with `mode`, without the bits of the mask.
 fn made_with(mode: c_uint) -> usize {
     (mode & 0o7777 & !MASK.load(Ordering::Relaxed)) as usize
 }
 
-/// Opens a file; `mode` counts when the file is made.
+/// Opens a file; `mode` has an effect only when the file is made.
 pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     let flags = flags as u32 as usize;
     let mode = if flags & O_CREAT != 0 {
@@ -107,23 +108,24 @@ pub extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
-/// The result of a call of a library above this one.
+/// Converts the result of a function of a library above this one.
 fn of_library(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::new(-result as c_int))
 }
 
-/// Whether a transfer is the business of the library of SCIF: where the kernel does not end the
-/// requests of the dead, none may wait in the driver with much data.
+/// Whether the library of SCIF makes this transfer. Where the kernel does not end the requests of
+/// dead processes, no request with data may wait in the driver.
 fn is_waited_for(number: c_int, size: usize) -> bool {
     size > 0
         && !hal::kernel::ends_abandoned_requests()
         && descriptor::is_scif(number).unwrap_or(false)
 }
 
-/// Reads into raw memory.
+/// Reads into memory given by a raw pointer.
 ///
 /// # Safety
-/// The kernel checks the range and says `EFAULT`, but what it may write to must not be in use.
+/// The kernel checks the range and answers `EFAULT`, but nothing else may use the memory that it
+/// writes.
 pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
     // SAFETY: the caller's promise.
     let result = unsafe { read_of_kind(number, buffer, size) };
@@ -150,17 +152,18 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
         let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
         // SAFETY: the caller's promise.
         match unsafe { sys::call(syscall::SYS_READ, arguments) } {
-            // `dup2` may have put one there meanwhile, and this was its pipe.
+            // `dup2` may have put a counter or a set there meanwhile, so that this was its pipe.
             Err(Error { errno: EAGAIN }) if own::turns() != turns => {}
             read => return read.map_err(|error| umad::of_transfer(number, error)),
         }
     }
 }
 
-/// Writes all of it, as `write` does.
+/// Writes all bytes, by as many calls as it takes.
 ///
 /// # Errors
-/// Those of [`write_raw`]; some bytes may have been written.
+/// Those of [`write_raw`], and `EIO` if nothing was written; some bytes may have been written
+/// before.
 pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         // SAFETY: these are bytes.
@@ -174,11 +177,11 @@ pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes raw memory.
+/// Writes memory given by a raw pointer.
 ///
 /// # Safety
-/// The kernel checks the range and says `EFAULT`. But sockets, counters and devices are written to
-/// here, and for these it must be memory that can be read.
+/// The kernel checks the range and answers `EFAULT`. But writes to sockets, counters and devices
+/// are made here, and for these the memory must be readable.
 pub unsafe fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
     // SAFETY: the caller's promise.
     let result = unsafe { write_of_kind(number, buffer, size) };
@@ -212,7 +215,8 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
         let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
         // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
         match unsafe { sys::call(syscall::SYS_WRITE, arguments) } {
-            // As above; nothing can be written to a pipe's end for reading.
+            // As in `read_of_kind`; the end of a pipe for reading refuses every write with
+            // `EBADF`.
             Err(Error { errno: EBADF }) if own::turns() != turns => {}
             written => return written.map_err(|error| umad::of_transfer(number, error)),
         }
@@ -244,7 +248,7 @@ extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
     let sync = || {
-        // A stream is kept nowhere that it could be written through to.
+        // A pipe or a connection has no storage to write through to.
         if descriptor::is_socket(number) || descriptor::is_pipe(number)? {
             return Err(Error::new(EINVAL));
         }
@@ -274,14 +278,14 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
             fd::fcntl(number, syscall::F_GETFD, 0)?;
             return Ok(new as c_int);
         }
-        // In one step, so that no other thread finds the number free. Calls on a socket that was
-        // there use a descriptor of its own.
+        // In one step, so that no other thread finds the number free. Calls that other threads
+        // make on a socket that was there use a descriptor of the socket's own.
         descriptor::replaced(number, new, || fd::dup2(number, new, b""))
     };
     errno::give(copy())
 }
 
-/// As `dup2`, for another number than the descriptor's own; the copy may be closed by `exec`.
+/// As `dup2`, but not for the descriptor's own number; sets close-on-exec of the copy.
 #[unsafe(no_mangle)]
 extern "C" fn dup3(number: c_int, new: c_int, flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
@@ -309,7 +313,7 @@ pub unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
         match fd::dup(reader, b"write") {
             Ok(writer) => Ok((reader, writer)),
             Err(error) => {
-                // The reader alone is of no use to anybody.
+                // The reader is of no use alone.
                 let _ = fd::close(reader);
                 Err(error)
             }
@@ -327,7 +331,7 @@ pub unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
     }
 }
 
-/// 1 for the console, else 0 with `errno` `ENOTTY`.
+/// Returns 1 for the console, else 0 with `errno` `ENOTTY` or `EBADF`.
 #[unsafe(no_mangle)]
 extern "C" fn isatty(number: c_int) -> c_int {
     let mut path = [0; 32];
@@ -354,7 +358,8 @@ extern "C" fn isatty(number: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    // Rights are decided when a file is opened; here it has to exist, and to be writable for W_OK.
+    // The schemes check rights when a file is opened; here the file has to exist, and for W_OK to
+    // be writable.
     const W_OK: c_int = 2;
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
@@ -406,7 +411,7 @@ unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     errno::done(unsafe { path_of(path) }.and_then(env::set_current_dir))
 }
 
-/// With a null buffer the result is allocated.
+/// Allocates the result if the buffer is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getcwd(buffer: *mut c_char, size: usize) -> *mut c_char {
     let directory = env::current_dir();
@@ -435,7 +440,7 @@ pub struct Timespec {
     pub nanoseconds: c_long,
 }
 
-/// The kind of a file in its mode, and the one of sockets.
+/// The bits of the mode that hold the kind of a file, and the kind of a socket.
 const S_IFMT: u32 = 0o170_000;
 const S_IFSOCK: u32 = 0o140_000;
 
@@ -457,7 +462,7 @@ pub struct Stat {
     accessed: Timespec,
     modified: Timespec,
     changed: Timespec,
-    /// For the size of relibc's.
+    /// Fills the structure up to the size of relibc's.
     padding: [u64; 3],
 }
 
@@ -513,14 +518,14 @@ unsafe extern "C" fn stat(path: *const c_char, place: *mut Stat) -> c_int {
     errno::done(result)
 }
 
-/// There are no symbolic links here.
+/// The same as `stat`, as there are no symbolic links.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lstat(path: *const c_char, place: *mut Stat) -> c_int {
     // SAFETY: the same contract.
     unsafe { stat(path, place) }
 }
 
-/// A count of bytes as C takes it.
+/// Converts a count of bytes for C.
 fn count_of(moved: Result<usize>) -> isize {
     errno::give(moved.map(|count| count as isize))
 }

@@ -1,6 +1,7 @@
-//! `fork`, with the locks of this library and of those above it: a child has no thread but its own,
-//! so a lock that another thread holds would stay taken there. All are taken before memory is
-//! copied, so that what is behind them is whole in the child, and opened in both processes.
+//! `fork`, with the locks of this library and of those above it. A child has only one thread, so a
+//! lock that another thread of the parent holds would stay taken in the child. `fork` takes all
+//! locks before memory is copied, so that what they guard is consistent in the child, and releases
+//! them in both processes.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -12,12 +13,11 @@ use crate::{
     transfers, usage, users, wide,
 };
 
-/// Values of the library that threads take turns with, besides streams and the table of
-/// descriptors.
+/// The values of this library that are behind a lock, except streams and the table of descriptors.
 const LOCKS: [&dyn Lock; 29] = [
     &HANDLERS,
     &alarm::TIMER,
-    // In the order in which they are taken elsewhere.
+    // These two in the order in which they are taken elsewhere.
     &sets::SETS,
     &own::KINDS,
     &messages::LOG,
@@ -48,18 +48,18 @@ const LOCKS: [&dyn Lock; 29] = [
 ];
 
 unsafe extern "C" {
-    /// Keeps the library's tables as they are until [`skiff_scif_after_fork`]; in `libscif`.
+    /// Keeps the library's tables unchanged until [`skiff_scif_after_fork`]; in `libscif`.
     safe fn skiff_scif_before_fork();
-    /// In the child also forgets what the parent's endpoints had mapped.
+    /// Ends that. In the child it also forgets what the parent's endpoints had mapped.
     safe fn skiff_scif_after_fork(in_child: bool);
-    /// Keeps the sockets as they are until [`skiff_socket_after_fork`]; 0 or an error number. In
+    /// Keeps the sockets unchanged until [`skiff_socket_after_fork`]; 0 or an error number. In
     /// `libsocket`.
     safe fn skiff_socket_before_fork() -> c_int;
-    /// Ends that in both processes; `result` is what fork returns.
+    /// Ends that in both processes; `result` is what `fork` returns.
     safe fn skiff_socket_after_fork(result: c_int);
 }
 
-/// Runs `action` while no other thread uses one of the values.
+/// Runs `action` while no other thread uses one of the values in [`LOCKS`].
 fn held<T>(action: impl FnOnce() -> T) -> T {
     LOCKS.iter().for_each(|lock| lock.take());
     let result = action();
@@ -73,7 +73,7 @@ fn held<T>(action: impl FnOnce() -> T) -> T {
 /// A handler of `pthread_atfork`.
 type Handler = Option<unsafe extern "C" fn()>;
 
-/// Handlers for before a fork, and for afterwards in the parent and in the child.
+/// Handlers to call before a fork, and after it in the parent and in the child.
 pub static HANDLERS: Shared<Vec<[Handler; 3]>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
@@ -82,7 +82,7 @@ extern "C" fn pthread_atfork(before: Handler, in_parent: Handler, in_child: Hand
     0
 }
 
-/// Calls handlers, which may add others.
+/// Calls handlers, which may register others.
 fn call(handlers: impl Iterator<Item = Handler>) {
     for handler in handlers.flatten() {
         // SAFETY: the program's functions, which take nothing.
@@ -90,15 +90,15 @@ fn call(handlers: impl Iterator<Item = Handler>) {
     }
 }
 
-/// The child has the calling thread alone. Memory that schemes have mapped is not in it, which is
-/// all that SCIF has mapped: endpoints work there, through the driver, once the parent has closed
-/// them.
+/// The child has only a copy of the calling thread. It does not have the memory that schemes have
+/// mapped, such as all mappings of SCIF: its endpoints work through the driver, once the parent
+/// has closed them.
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
     let handlers = HANDLERS.with(|handlers| handlers.clone());
-    // The last one that was given comes first, as it may use what others keep.
+    // The handler registered last is called first, as it may use what earlier ones guard.
     call(handlers.iter().rev().map(|[before, ..]| *before));
-    // What stands above comes first: it uses what is below.
+    // The socket library comes first, as it uses those below it.
     let refused = skiff_socket_before_fork();
     if refused != 0 {
         call(handlers.iter().map(|each| each[1]));
@@ -123,7 +123,7 @@ extern "C" fn fork() -> c_int {
     errno::give(forked)
 }
 
-/// As `fork`: the child's memory is its own.
+/// The same as `fork`: the child's memory is its own.
 #[unsafe(no_mangle)]
 extern "C" fn vfork() -> c_int {
     fork()

@@ -1,30 +1,30 @@
-//! The conversions of `printf`: from a format and its arguments to bytes.
+//! The conversions of `printf`: formats arguments as bytes.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Where the arguments of a format come from, in order.
+/// The arguments of a format, in order.
 pub trait Arguments {
-    /// An `int`, or a `long` when `wide`; sign extended to 64 bits.
+    /// The next argument: an `int`, or a `long` if `wide`; sign extended to 64 bits.
     fn integer(&mut self, wide: bool) -> i64;
-    /// A `double`.
+    /// The next argument, a `double`.
     fn double(&mut self) -> f64;
-    /// A pointer.
+    /// The next argument, a pointer.
     fn pointer(&mut self) -> usize;
     /// The bytes of the string at `pointer`, at most `limit`.
     fn string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8>;
-    /// The wide string at `pointer` as UTF-8, whole characters of at most `limit` bytes.
+    /// The wide string at `pointer` as UTF-8; whole characters, at most `limit` bytes.
     fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8>;
-    /// Stores the count of `%n` at `pointer`, in `bytes` bytes.
+    /// Stores the count for `%n` at `pointer`, in `bytes` bytes.
     fn store(&mut self, pointer: usize, bytes: usize, count: i64);
-    /// The message of the present error number, for `%m`.
+    /// The message for the present error number, for `%m`.
     fn error_message(&mut self) -> Vec<u8>;
 }
 
-/// Where the result goes; false when it can take no more (the rest is only counted).
+/// Where the result goes. An output that is full drops further bytes, which are still counted.
 pub trait Output {
-    /// Takes bytes.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -34,7 +34,7 @@ impl Output for Vec<u8> {
     }
 }
 
-/// The digits of a precision or width beyond this are cut: they come from broken formats only.
+/// The greatest width and precision; only broken formats ask for more.
 const LIMIT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Default)]
@@ -87,7 +87,7 @@ impl Length {
     }
 }
 
-/// Counts what goes through.
+/// Counts the bytes of an output.
 struct Counted<'a> {
     output: &'a mut dyn Output,
     count: usize,
@@ -135,7 +135,8 @@ impl Reader<'_> {
     }
 }
 
-/// Converts; returns the number of bytes. An unknown conversion is copied as it stands.
+/// Writes the converted format; returns its length in bytes. Unknown conversions are copied
+/// unchanged.
 pub fn print(output: &mut dyn Output, text: &[u8], arguments: &mut dyn Arguments) -> usize {
     let mut output = Counted { output, count: 0 };
     let mut reader = Reader { rest: text };
@@ -186,7 +187,7 @@ fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Spec
         reader.next();
         if reader.peek() == Some(b'*') {
             reader.next();
-            // A negative precision counts as none.
+            // A negative precision means none.
             let precision = usize::try_from(arguments.integer(false)).ok();
             found.precision = precision.map(|precision| precision.min(LIMIT));
         } else {
@@ -205,7 +206,7 @@ fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Spec
     }
 }
 
-/// Converts one argument; false when there is no such conversion.
+/// Converts one argument; false if there is no such conversion.
 fn convert(
     output: &mut Counted<'_>,
     conversion: u8,
@@ -255,7 +256,7 @@ fn convert(
             value => pad(output, specification, format!("{value:#x}").as_bytes()),
         },
         b'c' if length == Length::Long => {
-            // Of a wrong character nothing is printed.
+            // Prints nothing for an invalid character.
             let wide = char::from_u32(arguments.integer(false) as u32);
             let text = wide.map(String::from).unwrap_or_default();
             pad(output, specification, text.as_bytes());
@@ -298,7 +299,7 @@ fn sign(specification: Specification, negative: bool) -> &'static str {
     }
 }
 
-/// Text in its field.
+/// Writes text, filled up with spaces to the width.
 fn pad(output: &mut Counted<'_>, specification: Specification, text: &[u8]) {
     let fill = specification.width.saturating_sub(text.len());
     if !specification.left {
@@ -414,7 +415,7 @@ fn fixed(value: f64, precision: usize, alternate: bool) -> String {
     text
 }
 
-/// The digits `d.ddd` and the exponent.
+/// The digits as `d.ddd`, and the decimal exponent.
 fn normalized(value: f64, precision: usize) -> (String, i32) {
     let text = format!("{value:.precision$e}");
     match text.split_once('e') {
@@ -465,7 +466,7 @@ fn hexadecimal(value: f64, precision: Option<usize>, alternate: bool) -> String 
     };
     let mut digits = 13;
     if let Some(wanted) = precision.filter(|wanted| *wanted < 13) {
-        // Round half to even at the last digit that stays.
+        // Rounds half to even at the last digit that is kept.
         let dropped = 4 * (13 - wanted as u32);
         let (rest, half) = (mantissa & ((1 << dropped) - 1), 1 << (dropped - 1));
         mantissa >>= dropped;

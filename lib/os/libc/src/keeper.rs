@@ -1,30 +1,31 @@
-//! Which thread has a stream to itself: `flockfile`. Threads are given by their numbers, which are
-//! not 0.
+//! Which thread has reserved a stream by `flockfile`. Threads are given by their numbers, which
+//! are never 0.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sync;
 
-/// The thread that keeps a stream to itself between calls. Changed and asked for under the lock of
-/// the stream's state.
+/// The thread that has reserved a stream between calls. A thread takes it, and asks for it, under
+/// the lock of the stream's state; it gives it up without that lock.
 #[derive(Default)]
 pub struct Keeper {
-    /// The thread's number, 0: none.
+    /// The number of the thread, or 0 for none.
     thread: AtomicU32,
-    /// How often it has taken the stream.
+    /// How often that thread has taken the stream.
     depth: AtomicU32,
-    /// Threads that wait for the stream.
+    /// The number of threads that wait for the stream.
     waiting: AtomicU32,
 }
 
 impl Keeper {
-    /// Whether the thread `own`, the caller, may use the stream.
+    /// Whether the calling thread, whose number is `own`, may use the stream.
     pub fn lets_in(&self, own: u32) -> bool {
         let thread = self.thread.load(Ordering::SeqCst);
         thread == 0 || thread == own
     }
 
-    /// Takes the stream for the calling thread, once more if it has it; whether that could be.
+    /// Takes the stream for the calling thread, again if it has it already; returns whether that
+    /// worked.
     pub fn take(&self, own: u32) -> bool {
         let is_in = self.lets_in(own);
         if is_in {
@@ -34,7 +35,7 @@ impl Keeper {
         is_in
     }
 
-    /// Gives it up, as often as it was taken; nothing if another thread has it.
+    /// Undoes one `take`. Does nothing if another thread has the stream.
     pub fn give(&self, own: u32) {
         if self.thread.load(Ordering::SeqCst) != own {
             return;
@@ -47,7 +48,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until the thread that has it gives it up.
+    /// Waits until the thread that has the stream gives it up.
     pub fn wait(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let thread = self.thread.load(Ordering::SeqCst);
@@ -58,7 +59,7 @@ impl Keeper {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// For the child of a fork, whose only thread uses it alone.
+    /// For the child of a fork, whose only thread has the stream to itself.
     pub fn forget(&self) {
         self.thread.store(0, Ordering::SeqCst);
         self.depth.store(0, Ordering::Relaxed);

@@ -1,18 +1,18 @@
-//! The small C library for programs of the image: start-up, stdio, strings, memory, files, time,
-//! threads, processes. It is what C programs written for Linux and Intel's libscif use of a C
-//! library, not all of one; `docs/c.md` lists what is there and what differs.
+//! The small C library of the image: start-up, stdio, strings, memory, files, time, threads and
+//! processes. It has what C programs written for Linux and Intel's libscif call of a C library,
+//! not all of one; `docs/c.md` lists what it has and what differs.
 //!
-//! Everything is over `runtime`, so that a C program and a Rust program of the image do the same
-//! system calls. A C function's name, arguments and results are those of the C standard or POSIX;
-//! each is exported with its C name and documented there, not here. Their safety contract is the
-//! one of C: pointers are valid for what the function does with them, strings end with a zero byte.
+//! Every function calls `runtime`, so that a C program and a Rust program make the same system
+//! calls. C functions have the names, arguments and results of the C standard or POSIX. Each is
+//! exported under its C name and documented there, not here. Their safety contract is that of C: a
+//! pointer is valid for what the function does with it, and a string ends with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`matching`], [`calendar`], [`dates`] and [`random`] hold what
-//! needs no system.
+//! [`format`], [`scan`], [`number`], [`matching`], [`calendar`], [`dates`], [`random`] and
+//! [`linux_names`] need no system and are compiled for the host too.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
-// The compiler knows what `stpcpy` and others do. It would make `strcpy`, which calls it, a call of
-// itself, and then nothing at all.
+// The compiler recognises the bodies of `stpcpy` and others. It would turn `strcpy`, which calls
+// `stpcpy`, into a call of itself, and then into nothing at all.
 #![no_builtins]
 
 extern crate alloc;

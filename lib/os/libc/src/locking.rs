@@ -1,7 +1,7 @@
-//! Locks of files: those of `fcntl`, `lockf` and `flock`. The scheme of the file keeps them.
+//! Locks of files by `fcntl`, `lockf` and `flock`. The scheme of a file keeps its locks.
 //!
-//! All three kinds are one: a lock of a process and one of an opening of the file stand in each
-//! other's way, as on the BSDs.
+//! All three share one table: a lock of a process and a lock of an open file conflict with each
+//! other, as on the BSDs.
 
 use core::ffi::{c_int, c_short};
 
@@ -21,7 +21,7 @@ pub struct Request {
     process: c_int,
 }
 
-/// Commands of `fcntl`: relibc's, and Linux's for locks of an opening.
+/// Commands of `fcntl`: relibc's, and Linux's for locks of an open file.
 const GET: usize = 5;
 const SET: usize = 6;
 const SET_WAITING: usize = 7;
@@ -34,13 +34,13 @@ const SHARED: c_short = 0;
 const EXCLUSIVE: c_short = 1;
 const NONE: c_short = 2;
 
-/// In the first argument of a request: the opening has the lock; in the second one: it is
+/// In the first argument of a request: the open file owns the lock. In the second one: the lock is
 /// exclusive.
 const HIGHEST: u64 = 1 << 63;
-/// In the second argument: it is waited for (`scheme::WAITS`).
+/// In the second argument: the request waits for the lock (`scheme::WAITS`).
 const WAITS: u64 = 1 << 62;
 
-/// Whether a command of `fcntl` is one of locks.
+/// Whether a command of `fcntl` is about locks.
 pub fn is_command(command: usize) -> bool {
     matches!(
         command,
@@ -48,7 +48,7 @@ pub fn is_command(command: usize) -> bool {
     )
 }
 
-/// One request to the scheme of a file.
+/// Sends one request to the scheme of a file.
 fn call(
     number: usize,
     kind: StdFsCallKind,
@@ -66,13 +66,13 @@ fn call(
         )
     };
     result.map_err(|error| match error.errno {
-        // Its scheme keeps no locks.
+        // The scheme keeps no locks.
         ENOSYS | EOPNOTSUPP => Error::new(ENOLCK),
         _ => error,
     })
 }
 
-/// From where to where a lock reaches: its first byte and how many, 0 for all that follow.
+/// The range of a lock: its first byte and its length, 0 for up to the end of the file.
 fn reach(number: usize, whence: c_short, start: i64, length: i64) -> Result<(u64, u64)> {
     let from = match whence {
         0 => 0,
@@ -83,12 +83,12 @@ fn reach(number: usize, whence: c_short, start: i64, length: i64) -> Result<(u64
     let overflow = Error::new(EOVERFLOW);
     let start = from.checked_add(start).ok_or(overflow)?;
     let end = start.checked_add(length).ok_or(overflow)?;
-    // A negative length names what is before the start.
+    // A negative length means the bytes before the start.
     let first = u64::try_from(start.min(end)).map_err(|_| Error::new(EINVAL))?;
     Ok((first, length.unsigned_abs()))
 }
 
-/// `fcntl` with one of the commands.
+/// `fcntl` with one of these commands.
 ///
 /// # Safety
 /// C's contract: the structure can be read and written.
@@ -119,7 +119,7 @@ pub unsafe fn control(number: c_int, command: usize, request: *mut Request) -> R
                         whence: 0,
                         start: found[0] as i64,
                         length: (found[1] & !HIGHEST) as i64,
-                        // No process: one of an opening.
+                        // 0 stands for an open file's lock.
                         process: if process == 0 { -1 } else { process as c_int },
                     };
                 }

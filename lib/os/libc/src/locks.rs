@@ -1,6 +1,6 @@
-//! The part of `pthread.h` that waits for other threads: mutexes, conditions, `pthread_once`.
+//! Mutexes, conditions and `pthread_once` of `pthread.h`.
 //!
-//! Sizes and numbers are relibc's, so that Rust's standard library for Redox finds what it expects.
+//! Sizes and numbers are relibc's, which Rust's standard library for Redox expects.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,18 +14,19 @@ use crate::{sync, time};
 /// `pthread_mutex_t`; all zero is a free one.
 #[repr(C)]
 pub struct Mutex {
-    /// 0 free, 1 taken, 2 taken and a thread may wait.
+    /// 0: free; 1: taken; 2: taken, and a thread may wait.
     state: AtomicU32,
-    /// The thread that has it, by its number; 0: none. Only of kinds that ask who has it.
+    /// The number of the thread that holds it, or 0. Only for the kinds of
+    /// [`has_owner`](Self::has_owner).
     owner: AtomicU32,
-    /// [`RECURSIVE`] and so on.
+    /// `PTHREAD_MUTEX_DEFAULT`, [`RECURSIVE`] or another kind.
     kind: u16,
-    /// How often its owner has taken it again.
+    /// How often its owner has taken it again without giving it back.
     depth: u16,
 }
 
 impl Mutex {
-    /// Whether it notices that its owner takes it again.
+    /// Whether the mutex notices that its owner takes it again.
     fn has_owner(&self) -> bool {
         matches!(c_int::from(self.kind), CHECKED | RECURSIVE)
     }
@@ -41,12 +42,12 @@ pub const RECURSIVE: c_int = 3;
 #[repr(C)]
 pub struct MutexAttributes {
     kind: c_int,
-    /// Other libraries' protocol, ceiling, sharing and robustness.
+    /// Protocol, ceiling, sharing and robustness in other libraries.
     reserved: [c_int; 4],
 }
 
 impl MutexAttributes {
-    /// Those of a kind.
+    /// The attributes for a kind of mutex.
     pub const fn of(kind: c_int) -> Self {
         Self {
             kind,
@@ -114,10 +115,10 @@ unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
     }
 }
 
-/// Takes a mutex, waiting at most until the deadline.
+/// Takes a mutex; waits at most until `deadline`, or not at all if `tries`.
 unsafe fn lock(mutex: *mut Mutex, deadline: Option<u64>, tries: bool) -> c_int {
-    // SAFETY: the caller's mutex. The depth is only touched by the thread that has it; the owner is
-    // equal to our own number only if we have it.
+    // SAFETY: the caller's mutex. The depth is only touched by the thread that has it; the owner
+    // is equal to our own number only if we have it.
     unsafe {
         let state = &(*mutex).state;
         let has_owner = (*mutex).has_owner();
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
     unsafe { lock(mutex, None, true) }
 }
 
-/// The deadline is one of the wall clock.
+/// The deadline is a time of the wall clock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Timespec) -> c_int {
     // SAFETY: the caller's structure.
@@ -206,9 +207,9 @@ fn own() -> u32 {
 /// `pthread_cond_t`; all zero is a usable one.
 #[repr(C)]
 pub struct Condition {
-    /// Changes with every signal.
+    /// Changes with every signal and broadcast.
     sequence: AtomicU32,
-    /// Clock of the deadlines; 0: that of the wall.
+    /// The clock of deadlines; 0 means the wall clock.
     clock: c_int,
 }
 
@@ -216,7 +217,7 @@ pub struct Condition {
 #[repr(C)]
 pub struct ConditionAttributes {
     clock: c_int,
-    /// Other libraries' sharing.
+    /// Sharing in other libraries.
     reserved: c_int,
 }
 
@@ -346,7 +347,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: *mut Condition) -> c_
     0
 }
 
-/// `pthread_once_t`: 0 not yet, 1 under way, 2 done.
+/// `pthread_once_t` is 0 before the call, 1 during it, 2 after it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -> c_int {
     // SAFETY: the caller's word.
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -
                 return 0;
             }
             Err(2) => return 0,
-            // Any answer leads to another look.
+            // After any answer the loop looks at the word again.
             Err(_) => drop(sync::wait(once, 1, None)),
         }
     }

@@ -1,7 +1,8 @@
-//! `malloc` and its family, over the program's one heap.
+//! `malloc` and its family, on the program's one heap.
 //!
-//! A block's layout is stored in the 16 bytes before it, so that `free` can tell the heap. Large
-//! blocks of zeros are mappings of their own: the pages that a program does not touch cost nothing.
+//! The 16 bytes before a block store its layout, which `free` passes to the heap. Large blocks
+//! from `calloc` are mappings of their own, in which pages that a program does not touch cost
+//! nothing.
 
 use alloc::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use core::ffi::{c_int, c_void};
@@ -14,28 +15,28 @@ use syscall::flag::MapFlags;
 
 use crate::{advice, errno};
 
-/// The header before a block.
+/// The header in front of a block.
 #[repr(C)]
 struct Header {
-    /// Size of the heap's block.
+    /// The size of the heap's block in bytes.
     size: usize,
-    /// Bytes from its start to the caller's, which is also its alignment; with [`IS_MAPPED`] the
-    /// block is not the heap's.
+    /// The bytes from its start to the caller's block, equal to its alignment. With [`IS_MAPPED`]
+    /// the block is a mapping, not the heap's.
     offset: usize,
 }
 
-/// The lowest bit, which no alignment of a block has.
+/// The lowest bit, which no alignment has.
 const IS_MAPPED: usize = 1;
-/// From here on blocks of zeros are mapped.
+/// Zeroed blocks of at least this many bytes are mappings.
 const MAPPED_BYTES: usize = 1 << 20;
 
-/// Alignment of every block, as the ABI demands of `malloc`.
+/// The alignment of every block in bytes, as the ABI demands of `malloc`.
 const ALIGN: usize = 16;
 
 const _: () = assert!(size_of::<Header>() == ALIGN);
 
-/// A block of `size` bytes at a multiple of `align` (0: the usual), null with `errno` set when
-/// there is none. A size of 0 gives a block, too.
+/// Allocates `size` bytes at a multiple of `align` (0 for the usual one). Null with `errno` set if
+/// there is no memory. A size of 0 gives a block, too.
 pub fn allocate(size: usize, align: usize) -> *mut c_void {
     allocate_with(size, align, false)
 }
@@ -76,13 +77,13 @@ fn allocate_with(size: usize, align: usize, zeroed: bool) -> *mut c_void {
     block.cast()
 }
 
-/// A layout rounded up to pages.
+/// Rounds a layout up to whole pages.
 fn whole_pages(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_next_multiple_of(PAGE_SIZE)?;
     Layout::from_size_align(size, layout.align()).ok()
 }
 
-/// Fresh pages for a block; null if there are none.
+/// Maps new pages for a block; null if there are none.
 fn map(layout: Layout) -> *mut u8 {
     let rights = MapFlags::MAP_PRIVATE | MapFlags::PROT_READ | MapFlags::PROT_WRITE;
     // SAFETY: without an address nothing that exists is replaced.
@@ -90,7 +91,7 @@ fn map(layout: Layout) -> *mut u8 {
     mapped.map_or(null_mut(), core::ptr::with_exposed_provenance_mut)
 }
 
-/// The heap's block, or the mapping, around a caller's; `true`: a mapping.
+/// The heap's block or the mapping around a caller's block; `true` for a mapping.
 ///
 /// # Safety
 /// `block` came from [`allocate`] and was not freed.
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         // SAFETY: the caller gives back what `allocate` gave.
         unsafe {
             match around(block) {
-                // The mapping is whole, so it goes whole.
+                // The block has a mapping of its own, so all of it is unmapped.
                 (start, layout, true) => drop(advice::unmap(start as usize, layout.size())),
                 (start, layout, false) => dealloc(start, layout),
             }
@@ -190,7 +191,7 @@ extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     aligned_alloc(align, size)
 }
 
-/// A block that begins at a page.
+/// Allocates a block that begins at a page boundary.
 #[unsafe(no_mangle)]
 extern "C" fn valloc(size: usize) -> *mut c_void {
     allocate(size, PAGE_SIZE)

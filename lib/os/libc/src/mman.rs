@@ -1,7 +1,7 @@
-//! `sys/mman.h`. Protection and flag values of C programs are Linux's, as SCIF's `SCIF_PROT_*` and
-//! `SCIF_MAP_FIXED` are the same numbers; the header names `skiff_mmap` and `skiff_mprotect`. The
-//! functions called `mmap` and `mprotect` take relibc's numbers, as Rust's standard library and the
-//! crate `libc` pass them.
+//! `sys/mman.h`. The header maps `mmap` and `mprotect` to `skiff_mmap` and `skiff_mprotect`, which
+//! take Linux's numbers for protection and flags, as SCIF's `SCIF_PROT_*` and `SCIF_MAP_FIXED` are
+//! the same numbers. The symbols `mmap` and `mprotect` take relibc's numbers, as Rust's standard
+//! library and the crate `libc` pass them.
 
 use core::ffi::{c_int, c_long, c_void};
 
@@ -13,7 +13,7 @@ use syscall::flag::MapFlags;
 use crate::{advice, descriptor, errno};
 
 unsafe extern "C" {
-    /// Maps a range of the peer's registered address space, in `libscif`.
+    /// Maps a range of the peer's registered address space; in `libscif`.
     fn skiff_scif_mmap(
         address: *mut c_void,
         length: usize,
@@ -23,12 +23,12 @@ unsafe extern "C" {
         offset: c_long,
     ) -> *mut c_void;
 
-    /// Says that whole pages are about to be unmapped or replaced; in `libscif`, which knows which
-    /// memory it has given or mapped.
+    /// Called before whole pages are unmapped or replaced; in `libscif`, which records the memory
+    /// that it has allocated or mapped.
     safe fn skiff_scif_unmapping(address: usize, length: usize);
-    /// Says that this has happened. The pages may be another thread's new memory by now.
+    /// Called after that. By now the pages may be new memory of another thread.
     safe fn skiff_scif_unmapped(address: usize, length: usize);
-    /// Says that whole pages have lost rights.
+    /// Called after whole pages have lost rights.
     safe fn skiff_scif_protected(address: usize, length: usize);
 }
 
@@ -40,7 +40,7 @@ const MAP_PRIVATE: c_int = 0x02;
 const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
 
-/// relibc's numbers, where they are others.
+/// relibc's numbers, where they differ.
 mod relibc {
     use super::c_int;
 
@@ -49,7 +49,8 @@ mod relibc {
     pub const MAP_FIXED: c_int = 4;
 }
 
-/// A protection in relibc's numbers in those of Linux; what is unknown stays and is refused.
+/// Converts a protection from relibc's to Linux's numbers. Unknown bits stay and are refused
+/// later.
 fn protection_from(relibc: c_int) -> c_int {
     let mut protection = relibc & !(relibc::PROT_READ | relibc::PROT_EXEC);
     if relibc & relibc::PROT_READ != 0 {
@@ -61,7 +62,7 @@ fn protection_from(relibc: c_int) -> c_int {
     protection
 }
 
-/// Flags in relibc's numbers in those of Linux.
+/// Converts flags from relibc's to Linux's numbers.
 fn flags_from(relibc: c_int) -> c_int {
     match relibc & relibc::MAP_FIXED {
         0 => relibc,
@@ -89,16 +90,17 @@ fn rounded(length: usize) -> Result<usize> {
     }
 }
 
-/// Whether an error says that a scheme maps nothing, which they do in several ways.
+/// Whether an error means that a scheme supports no mappings; schemes use several errors for this.
 fn maps_nothing(error: &Error) -> bool {
     [ENODEV, syscall::ENOSYS, syscall::EOPNOTSUPP].contains(&error.errno)
 }
 
-/// Maps what is in a regular file now, for a scheme that maps nothing: what is written to the file
-/// later does not show. Behind the file's end are zeros.
+/// Maps a copy of a regular file's present contents, for a scheme that supports no mappings. Later
+/// writes to the file do not show in it. Beyond the file's end it is zero.
 ///
 /// # Errors
-/// `ENODEV`: no regular file. `EACCES`: it is not open for reading.
+/// `ENODEV`: it is no regular file. `EACCES`: it is not open for reading. Those of reading and
+/// mapping.
 ///
 /// # Safety
 /// With MAP_FIXED nothing may use the range any more.
@@ -114,7 +116,7 @@ unsafe fn map_copy(
     if fd::fstat(number)?.st_mode & TYPE != REGULAR {
         return Err(Error::new(ENODEV));
     }
-    // Before pages that are there are replaced: what is refused changes nothing.
+    // Before existing pages are replaced: a refused call must change nothing.
     let mut byte = [0; 1];
     // SAFETY: the byte is there, and used by nobody else.
     let read = unsafe { fd::read_at(number, byte.as_mut_ptr() as usize, 1, offset) };
@@ -292,8 +294,8 @@ unsafe extern "C" fn skiff_mprotect(
     errno::small(change().map(|_| 0))
 }
 
-/// `MADV_DONTFORK` and `MADV_DOFORK`; other advice has no effect, but for `MADV_DONTNEED`
-/// (`EINVAL`), whose effect programs rely on.
+/// Supports `MADV_DONTFORK` and `MADV_DOFORK`. Refuses `MADV_DONTNEED` with `EINVAL`, as programs
+/// rely on its effect. Other advice has no effect.
 #[unsafe(no_mangle)]
 extern "C" fn madvise(address: *mut c_void, length: usize, asked: c_int) -> c_int {
     const DONTNEED: c_int = 4;
@@ -312,19 +314,19 @@ extern "C" fn madvise(address: *mut c_void, length: usize, asked: c_int) -> c_in
     0
 }
 
-/// Memory is never paged out.
+/// Has nothing to do: memory is never paged out.
 #[unsafe(no_mangle)]
 extern "C" fn mlock(_address: *const c_void, _length: usize) -> c_int {
     0
 }
 
-/// As `mlock`.
+/// Has nothing to do, as `mlock`.
 #[unsafe(no_mangle)]
 extern "C" fn munlock(_address: *const c_void, _length: usize) -> c_int {
     0
 }
 
-/// Shared memory is coherent.
+/// Has nothing to do: shared memory is coherent.
 #[unsafe(no_mangle)]
 extern "C" fn msync(_address: *mut c_void, _length: usize, _flags: c_int) -> c_int {
     0

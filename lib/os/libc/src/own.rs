@@ -1,8 +1,8 @@
-//! Descriptors of this library's making: the counters of `eventfd`, and the sets of `epoll`.
+//! Descriptors that this library makes itself: the counters of `eventfd` and the sets of `epoll`.
 //!
-//! To the system each is the reading end of a pipe, which is all that it has for telling event
-//! queues that something has changed. What a descriptor is besides is known here alone, so a
-//! program that is started anew does not get it.
+//! To the system each is the reading end of a pipe, as only a file of the system can raise events
+//! in a queue. What the descriptor means is recorded only in this table, so a program that is
+//! started by `exec` or `posix_spawn` does not inherit it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,12 +17,12 @@ use crate::bell::Bell;
 use crate::counter::{self, Counter};
 use crate::sync::Shared;
 
-/// What a descriptor is.
+/// What a descriptor of this library means.
 #[derive(Clone)]
 pub enum Kind {
     /// A counter of `eventfd`.
     Counter(Arc<Counter>),
-    /// A set of `epoll`: its number, and its bell.
+    /// A set of `epoll`: its id and its bell.
     Set(usize, Arc<Bell>),
 }
 
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Takes note of that.
+    /// Sets or clears `O_NONBLOCK`.
     pub fn set_nonblocking(&self, set: bool) {
         match self {
             Self::Counter(counter) => counter.set_nonblocking(set),
@@ -44,20 +44,19 @@ impl Kind {
     }
 }
 
-/// The descriptors, by their numbers.
+/// The descriptors, with their numbers.
 pub static KINDS: Shared<Vec<(c_int, Kind)>> = Shared::new(Vec::new());
 
-/// A bit for each descriptor: whether it is one of these.
+/// A bit for each descriptor: whether it is in [`KINDS`].
 static OWN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-/// Changes with all that a wait for a set has to know of.
+/// Changes when waits for sets have to make a new plan.
 static VERSION: AtomicU32 = AtomicU32::new(0);
 
-/// Counts how often a number has become one of these, or ceased to be one.
+/// Counts how often a number was added to [`KINDS`], replaced or removed.
 static TURNS: AtomicU32 = AtomicU32::new(0);
 
-/// A number that is another one when any descriptor has become one of these since, or ceased to
-/// be one.
+/// A number that changes when a descriptor is added to [`KINDS`], replaced or removed.
 pub fn turns() -> u32 {
     TURNS.load(Ordering::SeqCst)
 }
@@ -68,7 +67,7 @@ fn bit(number: c_int) -> Option<(&'static AtomicU64, u64)> {
     Some((word, 1 << (number % 64)))
 }
 
-/// Whether the descriptor is one of these.
+/// Whether the descriptor is one of this library's.
 pub fn is_own(number: c_int) -> bool {
     bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
@@ -82,24 +81,24 @@ fn set_bit(number: c_int, set: bool) {
     }
 }
 
-/// Makes a number mean this, or none of these; what it meant.
+/// Records what a number means now, `None` for a file of the system. Returns what it meant before.
 fn put(kinds: &mut Vec<(c_int, Kind)>, number: c_int, kind: Option<Kind>) -> Option<Kind> {
     let former = find(kinds, number).map(|index| kinds.swap_remove(index).1);
     if kind.is_some() || former.is_some() {
         set_bit(number, kind.is_some());
-        // Last: who finds this number finds the bit.
+        // Last: a thread that finds the new count also finds the bit.
         TURNS.fetch_add(1, Ordering::SeqCst);
     }
     kinds.extend(kind.map(|kind| (number, kind)));
     former
 }
 
-/// The descriptor, which is new, is this.
+/// Records what a new descriptor means.
 pub fn insert(number: c_int, kind: Kind) {
     drop(KINDS.with(|kinds| put(kinds, number, Some(kind))));
 }
 
-/// What a descriptor is, if it is one of these.
+/// What a descriptor means, if it is one of this library's.
 pub fn kind(number: c_int) -> Option<Kind> {
     if !is_own(number) {
         return None;
@@ -107,7 +106,7 @@ pub fn kind(number: c_int) -> Option<Kind> {
     KINDS.with(|kinds| find(kinds, number).map(|index| kinds[index].1.clone()))
 }
 
-/// The set that a descriptor is.
+/// The id of the set that a descriptor means.
 pub fn set_of(number: c_int) -> Option<usize> {
     match kind(number) {
         Some(Kind::Set(set, _)) => Some(set),
@@ -119,10 +118,10 @@ fn find(kinds: &[(c_int, Kind)], number: c_int) -> Option<usize> {
     kinds.iter().position(|(other, _)| *other == number)
 }
 
-/// `read` of one of these; `None`: it no longer is one.
+/// Reads one of these descriptors; `None` if the number no longer means one.
 ///
 /// # Errors
-/// Those of counters; `EINVAL` a set.
+/// Those of [`counter::read`]; `EINVAL` for a set.
 ///
 /// # Safety
 /// The caller's buffer.
@@ -134,10 +133,10 @@ pub unsafe fn read(number: c_int, buffer: *mut c_void, size: usize) -> Option<Re
     })
 }
 
-/// `write` to one of these; `None`: it no longer is one.
+/// Writes to one of these descriptors; `None` if the number no longer means one.
 ///
 /// # Errors
-/// Those of counters; `EINVAL` a set.
+/// Those of [`counter::write`]; `EINVAL` for a set.
 ///
 /// # Safety
 /// The caller's bytes.
@@ -149,20 +148,20 @@ pub unsafe fn write(number: c_int, buffer: *const c_void, size: usize) -> Option
     })
 }
 
-/// The copy, a new descriptor, is the same as the descriptor.
+/// Gives a new descriptor, the copy, the meaning of the other one.
 pub fn copied(number: c_int, copy: c_int) {
     if let Some(kind) = kind(number) {
         insert(copy, kind);
     }
 }
 
-/// Puts a copy of a descriptor at a number by `replace`, with what the descriptor is. As long as
-/// the pipe of one of these is there the number is known to be one, so what is new is noted before,
-/// and what was there forgotten afterwards; and all of it under the lock, so that nobody finds less
-/// than the whole, nor does the child of a `fork`.
+/// Puts a copy of a descriptor at a number by calling `replace`, and records its meaning. As long
+/// as the pipe of such a descriptor is at a number, the table has to say so. Hence a new meaning
+/// is recorded before `replace`, and an old one removed afterwards. All of it happens under the
+/// lock, so that neither another thread nor the child of a `fork` finds a part of it.
 ///
 /// # Errors
-/// Those of `replace`: the number is what it was.
+/// Those of `replace`; the number means what it did then.
 pub fn replaced(number: c_int, copy: c_int, replace: impl FnOnce() -> Result<usize>) -> Result<()> {
     let gone = KINDS.with(|kinds| {
         let Some(index) = find(kinds, number) else {
@@ -177,18 +176,20 @@ pub fn replaced(number: c_int, copy: c_int, replace: impl FnOnce() -> Result<usi
             Err(error) => Err((error, put(kinds, copy, former))),
         }
     });
-    // What is not in the table any more is let go of outside the lock: it may end with this.
+    // What was removed from the table is dropped outside the lock, as this may be its last
+    // reference.
     gone.map(end).map_err(|(error, _)| error)
 }
 
-/// The number means, or is about to mean, something else.
+/// Removes a number from the table because it means, or is about to mean, something else.
 pub fn forget(number: c_int) {
     if is_own(number) {
         end(KINDS.with(|kinds| put(kinds, number, None)));
     }
 }
 
-/// A number has ceased to be this. Its memory and its pipe may end with that.
+/// Drops what a number has meant, perhaps with its memory and its pipe. Ends waits for a set
+/// first.
 fn end(gone: Option<Kind>) {
     if let Some(Kind::Set(_, bell)) = &gone {
         changed();
@@ -196,7 +197,7 @@ fn end(gone: Option<Kind>) {
     }
 }
 
-/// The sets that have descriptors.
+/// The ids of the sets that have descriptors.
 pub fn sets() -> Vec<usize> {
     let set = |(_, kind): &(c_int, Kind)| match kind {
         Kind::Set(set, _) => Some(*set),
@@ -205,22 +206,22 @@ pub fn sets() -> Vec<usize> {
     KINDS.with(|kinds| kinds.iter().filter_map(set).collect())
 }
 
-/// The number that changes with all that waits for sets have to know of.
+/// A number that changes when waits for sets have to make a new plan.
 pub fn version() -> u32 {
     VERSION.load(Ordering::SeqCst)
 }
 
-/// The word that changes with it.
+/// The word of [`version`], for short sleeps.
 pub fn version_word() -> Watched {
     Watched::new(&VERSION, version())
 }
 
-/// Says that there is something that waits have to know of; they do when a bell rings.
+/// Makes waits for sets plan anew; they notice when a bell rings.
 pub fn changed() {
     VERSION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Has those who wait for a set, or for any, look again.
+/// Wakes the threads that wait for this set, or for any set if `None`.
 pub fn wake(set: Option<usize>) {
     let bells = |(_, kind): &(c_int, Kind)| match kind {
         Kind::Set(other, bell) if set.is_none_or(|set| set == *other) => Some(bell.clone()),

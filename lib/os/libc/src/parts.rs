@@ -1,4 +1,4 @@
-//! The parts of a transfer (`sys/uio.h`).
+//! The parts of a transfer (`struct iovec` of `sys/uio.h`).
 
 use core::ffi::{c_int, c_void};
 
@@ -6,7 +6,7 @@ use runtime::{Error, Result};
 use syscall::error::{EFAULT, EINVAL};
 
 unsafe extern "C" {
-    /// Whether all of these bytes are memory that can be read; in `libscif`.
+    /// Whether all these bytes are readable memory; in `libscif`.
     safe fn skiff_scif_can_read(start: *const c_void, length: usize) -> bool;
 }
 
@@ -21,24 +21,24 @@ pub struct Part {
 }
 
 impl Part {
-    /// Memory as the one part of a transfer.
+    /// Makes the only part of a transfer.
     pub fn new(start: *mut c_void, length: usize) -> Self {
         Self { start, length }
     }
 }
 
-/// Most parts of a transfer (`IOV_MAX`).
+/// The most parts of a transfer (`IOV_MAX`).
 const MOST_PARTS: usize = 1024;
 
-/// Parts that follow each other are written by one call when they have no more bytes than this,
-/// `PIPE_BUF`. Nothing that others write to a pipe comes between them then, and many small parts
-/// cost few calls.
+/// Consecutive parts of at most this many bytes together, `PIPE_BUF`, are written by one call.
+/// Then nothing that others write to a pipe comes between them, and many small parts cost few
+/// calls.
 const TOGETHER: usize = 4096;
 
-/// The parts of a transfer, which are not too many nor too long.
+/// The parts of a transfer; `EINVAL` if they are too many or too long.
 ///
 /// # Safety
-/// `parts` is null or leads to that many.
+/// `parts` is null or points to that many.
 pub unsafe fn parts_of<'a>(parts: *const Part, count: c_int) -> Result<&'a [Part]> {
     let count = usize::try_from(count).ok();
     let count = count.filter(|count| *count <= MOST_PARTS);
@@ -56,10 +56,10 @@ pub unsafe fn parts_of<'a>(parts: *const Part, count: c_int) -> Result<&'a [Part
     }
 }
 
-/// Moves the parts one after the other until one is moved in part.
+/// Transfers the parts one after the other until one is transferred incompletely.
 ///
 /// # Errors
-/// That of the first transfer.
+/// Those of the first transfer.
 pub fn each(parts: &[Part], mut transfer: impl FnMut(&Part) -> Result<usize>) -> Result<usize> {
     let mut moved = 0;
     for part in parts {
@@ -77,8 +77,8 @@ pub fn each(parts: &[Part], mut transfer: impl FnMut(&Part) -> Result<usize>) ->
     Ok(moved)
 }
 
-/// The number of parts that are written together, at least one, and of their bytes. One that cannot
-/// be read is written alone: whoever writes it finds the error.
+/// How many parts to write together, at least one, and the number of their bytes. An unreadable
+/// part is written alone, so that the write finds the error.
 fn group(parts: &[Part]) -> (usize, usize) {
     let mut bytes = 0;
     let fits = |part: &&Part| match TOGETHER.checked_sub(bytes) {
@@ -95,13 +95,13 @@ fn group(parts: &[Part]) -> (usize, usize) {
     }
 }
 
-/// Writes the parts, small ones together, until less is written than was given.
+/// Writes the parts, small ones together, until a call writes less than it was given.
 ///
 /// # Errors
-/// That of the first call.
+/// Those of the first call.
 ///
 /// # Safety
-/// The memory of the parts stays what it is.
+/// No other thread changes or unmaps the memory of the parts.
 pub unsafe fn write_groups(
     parts: &[Part],
     mut write: impl FnMut(&Part) -> Result<usize>,

@@ -1,4 +1,4 @@
-//! `poll` and `select`, over any descriptors.
+//! `poll` and `select`, for descriptors of any kind.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_short, c_ulong};
@@ -12,7 +12,7 @@ use crate::time::Timeval;
 use crate::watch::{self, ERR, Entry, HUP, IN, NVAL, OUT, limit_of};
 use crate::{epoll, errno, own};
 
-/// Waits until an entry is ready, at most `limit`; returns how many are.
+/// Waits until an entry is ready, at most for `limit`; returns how many are.
 fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
     if entries
         .iter()
@@ -45,7 +45,7 @@ unsafe extern "C" fn poll(entries: *mut Entry, count: c_ulong, milliseconds: c_i
     errno::small(entries.and_then(|entries| wait(entries, limit_of(milliseconds))))
 }
 
-/// There is no signal that a mask could hold back.
+/// The mask has no effect: there are no signals that it could block.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ppoll(
     entries: *mut Entry,
@@ -93,7 +93,7 @@ unsafe extern "C" fn select(
     unsafe { select_within(count, readable, writable, exceptional, limit) }
 }
 
-/// As `select`. No signal is delivered while a program waits, so the mask changes nothing.
+/// As `select`. No signal is delivered during the wait, so the mask has no effect.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pselect(
     count: c_int,
@@ -109,7 +109,7 @@ unsafe extern "C" fn pselect(
     unsafe { select_within(count, readable, writable, exceptional, limit) }
 }
 
-/// `select` with a limit: `None`: there is none; `Some(None)`: it is no time.
+/// `select` with a limit: `None` is no limit, `Some(None)` an invalid one.
 ///
 /// # Safety
 /// Each set is null or valid.
@@ -150,7 +150,7 @@ unsafe fn select_within(
         return errno::fail(EBADF);
     }
     let mut ready = 0;
-    // An error or a hang-up makes both directions ready: what is tried then fails at once.
+    // An error or a hang-up makes both directions ready, as a read or a write then fails at once.
     let mut fill = |set: &mut Option<&mut Set>, event: c_short| {
         if let Some(set) = set.as_deref_mut() {
             set.words = [0; 16];

@@ -1,4 +1,4 @@
-//! The families of `printf` and `scanf`: between C's argument lists and `format`, `scan`.
+//! `printf`, `scanf` and their kin: connect C's argument lists to `format` and `scan`.
 
 use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int};
@@ -10,12 +10,13 @@ use crate::scan::{self, Input, Targets};
 use crate::stream::{self, File, State};
 use crate::{descriptor, errno, files, strings, wide};
 
-/// Arguments of a format, from C.
+/// C's argument list for a format.
 struct List<'a, 'b> {
     list: &'a mut VaList<'b>,
 }
 
-// Each method reads the next argument as what the format says it is: C's contract for the caller.
+// Each method reads the next argument with the type that the format names: C's contract for the
+// caller.
 impl Arguments for List<'_, '_> {
     fn integer(&mut self, wide: bool) -> i64 {
         // SAFETY: see above.
@@ -50,8 +51,8 @@ impl Arguments for List<'_, '_> {
     }
 
     fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8> {
-        // SAFETY: the pointer was an argument for `%ls`: a wide string, of which no more characters
-        // are read than have room in `limit` bytes.
+        // SAFETY: the pointer was an argument for `%ls`: a wide string, of which no more
+        // characters are read than have room in `limit` bytes.
         unsafe { wide::text(pointer as *const i32, limit.unwrap_or(usize::MAX)) }
     }
 
@@ -71,10 +72,10 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
     unsafe { place.copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes.min(8)) };
 }
 
-/// Formats into memory.
+/// Formats into new memory.
 ///
 /// # Safety
-/// A string, and the arguments it names.
+/// `format` is a string, and `list` has the arguments that it names.
 pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     // SAFETY: the caller's string.
@@ -86,7 +87,7 @@ pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
     text
 }
 
-/// Formats into a buffer of a fixed size.
+/// A caller's buffer of a fixed size.
 struct Buffer {
     place: *mut c_char,
     size: usize,
@@ -95,7 +96,7 @@ struct Buffer {
 
 impl Output for Buffer {
     fn put(&mut self, bytes: &[u8]) {
-        // One byte is kept for the end.
+        // The last byte is for the zero byte.
         let room = self.size.saturating_sub(self.used + 1);
         let length = bytes.len().min(room);
         // SAFETY: within the buffer that the caller of `vsnprintf` gave.
@@ -130,7 +131,7 @@ unsafe extern "C" fn vsnprintf(
     }
 }
 
-/// A buffer without a limit: far, but not so far that addresses wrap.
+/// The size of a buffer without a limit: large, but not so large that addresses wrap.
 const UNLIMITED: usize = 1 << 46;
 
 #[unsafe(no_mangle)]
@@ -235,12 +236,12 @@ unsafe extern "C" fn asprintf(place: *mut *mut c_char, format: *const c_char, li
     unsafe { vasprintf(place, format, list) }
 }
 
-/// Pointers for `scanf`, from C.
+/// C's list of pointers for `scanf`.
 struct Places<'a, 'b> {
     list: &'a mut VaList<'b>,
 }
 
-// Each method takes the next pointer, which the format promises to be for such a value.
+// Each method takes the next pointer, which by the format points to such a value.
 impl Targets for Places<'_, '_> {
     fn integer(&mut self, value: i64, bytes: usize) {
         // SAFETY: see above.
@@ -271,7 +272,7 @@ impl Targets for Places<'_, '_> {
 
 impl Input for &mut State {
     fn peek(&mut self) -> Option<u8> {
-        // An error shows in the stream's state.
+        // The stream's state records an error.
         State::peek(self).unwrap_or(None)
     }
 

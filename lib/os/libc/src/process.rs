@@ -1,4 +1,4 @@
-//! Ends and starts of programs, ids, and what the system tells about itself.
+//! Start and end of programs, ids, and what the system tells about itself.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -18,7 +18,7 @@ type Handler = extern "C" fn();
 pub static AT_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
 
 unsafe extern "C" {
-    /// The process is about to end; in `libsocket`.
+    /// Called when the process is about to end; in `libsocket`.
     safe fn skiff_socket_exit();
     static __fini_array_start: [Handler; 0];
     static __fini_array_end: [Handler; 0];
@@ -47,13 +47,13 @@ pub fn leave(status: c_int) -> ! {
     end(status)
 }
 
-/// Ends the program at once, but for what its sockets still have to send.
+/// Ends the program at once, except that its sockets send what they still have to.
 fn end(status: c_int) -> ! {
     skiff_socket_exit();
     system::exit(status)
 }
 
-/// The functions that `quick_exit` calls.
+/// The functions that `quick_exit` calls, last one first.
 pub static AT_QUICK_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
@@ -85,10 +85,10 @@ extern "C" fn _Exit(status: c_int) -> ! {
     end(status)
 }
 
-/// Kills the process as a signal would.
+/// Ends the process as a signal would.
 pub fn end_by_signal(number: c_int) -> ! {
     let _ = system::kill(system::id(), number as u32);
-    // Below the process manager no process can kill.
+    // Programs that run without the process manager cannot kill.
     system::exit(128 + number)
 }
 
@@ -100,7 +100,7 @@ pub fn end_abnormally() -> ! {
     end_by_signal(ABORT)
 }
 
-/// A function with a stack protector found its stack overwritten.
+/// Called by a function with a stack protector that has found its stack overwritten.
 #[unsafe(no_mangle)]
 extern "C" fn __stack_chk_fail() -> ! {
     runtime::io::emergency("*** stack smashing detected ***: terminated\n");
@@ -153,7 +153,7 @@ extern "C" fn getegid() -> c_uint {
     system::own_meta().egid
 }
 
-/// Sets real, effective and saved id: root's way to give up its rights for good.
+/// Sets the real, effective and saved id, so that root can give up its rights for good.
 #[unsafe(no_mangle)]
 extern "C" fn setuid(user: c_uint) -> c_int {
     errno::done(system::set_ids(state::proc_fd(), Some(user), None))
@@ -167,7 +167,7 @@ extern "C" fn setgid(group: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int {
     const WNOHANG: c_int = 1;
-    // -1 and 0 mean any child: process groups are not kept.
+    // -1 and 0 mean any child, as there are no process groups.
     let process = u32::try_from(process).unwrap_or(0);
     match system::wait_pid(process, options & WNOHANG != 0) {
         Ok(Some((process, end))) => {
@@ -201,12 +201,12 @@ struct Names {
     fields: [[c_char; 65]; 6],
 }
 
-/// The name of the machine where its administrator has given it none. Every node has the same one;
-/// SCIF's node number tells them apart.
+/// The name of the machine if its administrator has given it none. All such nodes have the same
+/// name; SCIF's node number tells them apart.
 const HOST_NAME: &str = "skiff";
 
-/// The text of a file of an administrator's: of that name in `/etc`, or else among the files of the
-/// image. Empty when there is none, or it cannot be read. What is no UTF-8 spoils only its words.
+/// The text of a configuration file: of that name in `/etc`, or else in the `/etc` of the image.
+/// Empty if there is none or it cannot be read. Bytes that are not UTF-8 are replaced.
 pub fn configuration(name: &str) -> String {
     let read = |at: &str| runtime::fs::read(&format!("{at}/etc/{name}"));
     let bytes = read("").or_else(|error| match error.errno {
@@ -216,7 +216,7 @@ pub fn configuration(name: &str) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// The name of the machine: the first line of `/etc/hostname`, if it is one of at most 64 bytes.
+/// The name of the machine: the first line of `/etc/hostname` if it is a name of at most 64 bytes.
 pub fn host_name() -> String {
     let text = configuration("hostname");
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -243,7 +243,7 @@ unsafe extern "C" fn uname(place: *mut Names) -> c_int {
     0
 }
 
-/// Stores a name with its 0.
+/// Stores a name with its zero byte.
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes.
@@ -268,7 +268,7 @@ unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
     unsafe { store_name(&name, buffer, size) }
 }
 
-/// No node belongs to a domain, which Linux says in these words.
+/// No node belongs to a domain, which Linux reports as `(none)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getdomainname(buffer: *mut c_char, size: usize) -> c_int {
     // SAFETY: the caller's buffer.

@@ -1,4 +1,4 @@
-//! `pthread.h`: threads and keys; `locks.rs` has the rest.
+//! Threads and keys of `pthread.h`; `locks.rs` and `waits.rs` have the rest.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,18 +20,18 @@ type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Keys a process can have.
 pub const KEYS: usize = 64;
-/// How often the destructors of a thread's values are called while they set new ones.
+/// How often the destructors of a thread's values are called as long as they set new values.
 pub const DESTRUCTOR_ROUNDS: usize = 4;
 /// `PTHREAD_STACK_MIN`.
 pub const SMALLEST_STACK: usize = 4096;
 
-/// The structure behind a `pthread_t`: shared by the thread and the one that may join it.
+/// The structure behind a `pthread_t`, owned by the thread and the thread that may join it.
 pub struct Record {
-    /// Taken by the one that joins or detaches; none for the first thread.
+    /// Taken by the thread that joins or detaches this one; `None` for the first thread.
     handle: Shared<Option<JoinHandle<Value>>>,
-    /// The thread's descriptor, [`NO_FD`] when it has run.
+    /// The thread's descriptor; [`NO_FD`] before it is known and after the thread has run.
     thread: AtomicUsize,
-    /// The name that it was given, with zero bytes behind it.
+    /// The name that the program gave the thread, padded with zero bytes.
     pub name: Shared<[u8; NAME_BYTES]>,
     values: Shared<[KeyValue; KEYS]>,
 }
@@ -59,7 +59,7 @@ impl Record {
 /// Threads that run, the first included.
 static RUNNING: AtomicU32 = AtomicU32::new(1);
 
-/// Makes the first thread known.
+/// Records the first thread.
 pub fn adopt_main(block: Block) {
     introduce(
         &block,
@@ -68,7 +68,7 @@ pub fn adopt_main(block: Block) {
     );
 }
 
-/// Stores a thread's number and its share of its record in its block.
+/// Stores a thread's number and one reference to its record in its block.
 fn introduce(block: &Block, id: c_int, record: Arc<Record>) {
     // SAFETY: the block is not in use yet, or the calling thread's own.
     unsafe {
@@ -87,7 +87,8 @@ unsafe fn record_in(block: &Block) -> *const Record {
     unsafe { (*block.control()).record.cast() }
 }
 
-/// A number that no other thread of any process has: the process's number and one behind it.
+/// A number that no other thread of any process has: the process id in the upper 16 bits, a
+/// counter in the lower ones.
 fn next_id() -> c_int {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
@@ -97,11 +98,11 @@ fn next_id() -> c_int {
 /// The descriptor of a thread.
 ///
 /// # Errors
-/// `ESRCH` the thread has run.
+/// `ESRCH`: the thread has run.
 pub fn handle_of(thread: *const Record) -> Result<usize> {
     // SAFETY: a thread that was neither joined nor detached, or the calling one.
     let record = unsafe { &*thread };
-    // Until `pthread_create` has done, the descriptor is not in the record.
+    // The lock waits until `pthread_create` has stored the descriptor.
     record.handle.with(|_| ());
     match record.thread.load(Ordering::Relaxed) {
         NO_FD => Err(Error::new(ESRCH)),
@@ -109,11 +110,11 @@ pub fn handle_of(thread: *const Record) -> Result<usize> {
     }
 }
 
-/// Doubles the process.
+/// Forks the process.
 pub fn fork() -> Result<Fork> {
     let thread = handle_of(own())?;
-    // SAFETY: the child's thread is the copy of this one; the libraries' own tables are held by the
-    // caller, and what the C program does there is its own matter.
+    // SAFETY: the child's thread is the copy of this one; the libraries' own tables are held by
+    // the caller, and what the C program does there is its own matter.
     let forked = unsafe { process::fork(thread) }?;
     if let Fork::Child(thread) = forked {
         RUNNING.store(1, Ordering::Relaxed);
@@ -154,7 +155,8 @@ pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
     match unsafe { (&raw const state.status).read_volatile() } {
         Some(status) => status,
         None => {
-            // The first thread ended by itself: the process goes on until the others have.
+            // The first thread has ended by `pthread_exit`: the process stays until the others
+            // have ended too.
             run_destructors();
             RUNNING.fetch_sub(1, Ordering::AcqRel);
             loop {
@@ -162,7 +164,7 @@ pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
                 if running == 0 {
                     return 0;
                 }
-                // Any answer leads to another look.
+                // After any answer the loop looks at the count again.
                 let _ = sync::wait(&RUNNING, running, None);
             }
         }
@@ -175,30 +177,30 @@ pub fn own() -> *const Record {
     unsafe { (*tls::control()).record.cast() }
 }
 
-/// Ends a thread's part in the count.
+/// Takes an ended thread out of the count.
 fn ended() {
     RUNNING.fetch_sub(1, Ordering::AcqRel);
     sync::wake(&RUNNING, usize::MAX >> 1);
 }
 
-/// For a thread of the library: the process does not wait for it after `pthread_exit` of all
-/// others.
+/// Takes a thread of the library itself out of the count, so that the process does not wait for it
+/// once all others have called `pthread_exit`.
 pub fn leave_count() {
     ended();
 }
 
-/// `pthread_attr_t`: what there is to choose.
+/// `pthread_attr_t`: what a program can choose for a new thread.
 #[repr(C)]
 pub struct Attributes {
     stack_size: usize,
     detached: c_int,
-    /// Whether the thread is to run on `processors` only.
+    /// Whether the thread may run on `processors` only.
     is_bound: c_int,
-    /// The first processors of a set; the structure has the size of relibc's.
+    /// A set of the first processors, as large as the size of relibc's structure allows.
     processors: [u8; ATTRIBUTE_SET],
 }
 
-/// Bytes of the processors in a `pthread_attr_t`: 128 of them.
+/// The bytes of the set of processors in a `pthread_attr_t`, for 128 of them.
 const ATTRIBUTE_SET: usize = 16;
 const _: () = assert!(size_of::<Attributes>() == 32);
 
@@ -224,7 +226,7 @@ extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
-    /// The bytes of a stack that the library itself needs.
+    /// The smallest stack in bytes; the library itself needs part of it.
     const USABLE: usize = 16 * 1024;
     if size < SMALLEST_STACK {
         return EINVAL;
@@ -254,7 +256,7 @@ unsafe extern "C" fn pthread_attr_getdetachstate(
     0
 }
 
-/// `EINVAL`: no processor of this machine is among the first 128.
+/// `EINVAL` if none of the first 128 processors is in the set.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setaffinity_np(
     attributes: *mut Attributes,
@@ -280,7 +282,7 @@ unsafe extern "C" fn pthread_attr_setaffinity_np(
     }
 }
 
-/// All processors unless others were chosen.
+/// Stores all processors unless others were chosen.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_getaffinity_np(
     attributes: *const Attributes,
@@ -294,7 +296,7 @@ unsafe extern "C" fn pthread_attr_getaffinity_np(
     written.err().map_or(0, |error| error.errno)
 }
 
-/// The kernel's set of the processors in an attribute.
+/// Widens the set of processors of an attribute to the kernel's size.
 fn widened(processors: &[u8; ATTRIBUTE_SET]) -> affinity::Set {
     let mut set: affinity::Set = [0; size_of::<affinity::Set>()];
     set[..ATTRIBUTE_SET].copy_from_slice(processors);
@@ -330,14 +332,14 @@ pub unsafe extern "C" fn pthread_create(
         ),
         None => (DEFAULT_STACK, false, None),
     };
-    // Whatever is missing, POSIX has one error for it.
+    // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
     let record = Record::new(NO_FD);
     let argument = Value(argument);
     introduce(&block, next_id(), Arc::clone(&record));
-    // Until the handle is in the record the lock keeps the new thread from being joined.
+    // The lock keeps other threads from joining the new one until the handle is in the record.
     let started = record.handle.with(|handle| {
         RUNNING.fetch_add(1, Ordering::AcqRel);
         let thread = Builder::new()
@@ -345,7 +347,8 @@ pub unsafe extern "C" fn pthread_create(
             .fs_base(block.address())
             .spawn(move || {
                 if let Some(processors) = processors {
-                    // Checked when it was chosen; a thread that cannot be bound runs anywhere.
+                    // The set was checked when it was chosen; a thread that cannot be bound runs
+                    // anywhere.
                     let _ = handle_of(own()).and_then(|own| affinity::bind(own, &processors));
                 }
                 run(main, argument, block)
@@ -384,7 +387,7 @@ pub unsafe extern "C" fn pthread_create(
     }
 }
 
-/// A new thread's life.
+/// Runs a new thread from its first function to its end.
 fn run(main: Main, argument: Value, block: Block) -> Value {
     struct Call {
         main: Main,
@@ -407,7 +410,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
         jump::enter(call, (&raw mut state).cast(), place)
     };
     run_destructors();
-    // The runtime is about to close it.
+    // The runtime is about to close the thread's descriptor.
     // SAFETY: the thread's own record, which is dropped below.
     unsafe { &*own() }.handle.with(|_| {
         // SAFETY: as above.
@@ -481,11 +484,11 @@ extern "C" fn pthread_equal(a: *const Record, b: *const Record) -> c_int {
     (a == b).into()
 }
 
-/// Destructors of the keys in use.
+/// The keys in use, with their destructors.
 pub static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
 
-/// Counts how often each key was made: a value that a thread has set for an earlier key of the same
-/// number is none of this one's.
+/// Counts how often each key was made. A value that a thread has set for an earlier key of the
+/// same number does not belong to the present key.
 static TIMES_MADE: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
 
 fn times_made(key: usize) -> usize {
@@ -493,10 +496,10 @@ fn times_made(key: usize) -> usize {
     times.map_or(0, |times| times.load(Ordering::Relaxed))
 }
 
-/// A thread's value of a key.
+/// A thread's value for a key.
 #[derive(Clone, Copy)]
 struct KeyValue {
-    /// What [`times_made`] was when it was set.
+    /// What [`times_made`] was when the value was set.
     times_made: usize,
     value: *mut c_void,
 }

@@ -1,18 +1,18 @@
-//! The conversions of `scanf`: from text to values.
+//! The conversions of `scanf`: reads values from text.
 
 use alloc::vec::Vec;
 
 use crate::number;
 
-/// Where text comes from: one byte at a time, with one byte of looking ahead.
+/// A source of text: one byte at a time, with one byte of lookahead.
 pub trait Input {
-    /// The next byte, which stays.
+    /// The next byte, which is not taken yet.
     fn peek(&mut self) -> Option<u8>;
     /// Takes the next byte.
     fn take(&mut self);
 }
 
-/// Where values go: the pointers that a caller of `scanf` passes, in order.
+/// The destinations of values: the pointers that the caller of `scanf` passes, in order.
 pub trait Targets {
     /// Stores an integer in `bytes` bytes at the next pointer.
     fn integer(&mut self, value: i64, bytes: usize);
@@ -20,7 +20,7 @@ pub trait Targets {
     fn double(&mut self, value: f64);
     /// Stores a `float`.
     fn single(&mut self, value: f32);
-    /// Stores bytes; with a zero byte behind them when `terminated`.
+    /// Stores bytes, followed by a zero byte if `terminated`.
     fn text(&mut self, bytes: &[u8], terminated: bool);
 }
 
@@ -37,7 +37,7 @@ impl Input for Bytes<'_> {
     }
 }
 
-/// Counts and limits what is taken.
+/// Counts the bytes that are taken.
 struct Counted<'a> {
     input: &'a mut dyn Input,
     taken: usize,
@@ -59,7 +59,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Takes bytes while `wanted` says so, at most `limit`.
+    /// Takes bytes as long as `wanted` accepts them, at most `limit`.
     fn collect(&mut self, limit: usize, mut wanted: impl FnMut(&[u8], u8) -> bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < limit
@@ -81,8 +81,8 @@ enum End {
     OutOfInput,
 }
 
-/// Reads `input` as `format` says. Returns the number of values stored, or -1 when the input ended
-/// before the first conversion.
+/// Reads `input` according to `format`. Returns the number of values stored, or -1 if the input
+/// ended before the first value.
 pub fn scan(input: &mut dyn Input, format: &[u8], targets: &mut dyn Targets) -> i32 {
     let mut input = Counted { input, taken: 0 };
     let mut format = Bytes(format);
@@ -121,20 +121,21 @@ fn literal(input: &mut Counted<'_>, byte: u8) -> End {
 
 /// A conversion, from its `%` to its letter, and the set of `%[…]`.
 struct Specification {
-    /// `*`: what is read is not stored.
+    /// `*`: the value is not stored.
     suppressed: bool,
-    /// Bytes to take at most; 0 if not given.
+    /// The most bytes to take; 0 if not given.
     width: usize,
-    /// Size of the integer at the pointer; 8 also says `double`.
+    /// The size of the integer at the pointer; 8 also stands for `double`.
     bytes: usize,
-    /// The letter.
+    /// The letter of the conversion.
     letter: u8,
     /// The set of bytes that `%[…]` takes; empty for other letters.
     set: Set,
 }
 
 impl Specification {
-    /// Takes one from `format`, which stands behind the `%`; none if it ends before the letter.
+    /// Reads a specification from `format`, just after the `%`; `None` if the format ends before
+    /// the letter.
     fn read(format: &mut Bytes<'_>) -> Option<Self> {
         let suppressed = format.peek() == Some(b'*');
         if suppressed {
@@ -171,7 +172,7 @@ impl Specification {
         })
     }
 
-    /// Bytes to take at most.
+    /// The most bytes to take.
     fn limit(&self) -> usize {
         if self.width == 0 {
             usize::MAX
@@ -180,7 +181,7 @@ impl Specification {
         }
     }
 
-    /// Hands what was read to `store`, unless it is not to be stored.
+    /// Stores the value by calling `store`, unless the conversion is suppressed.
     fn assign(&self, store: impl FnOnce()) -> End {
         if self.suppressed {
             return End::Nothing;
@@ -212,7 +213,7 @@ impl Specification {
         self.assign(|| targets.integer(value, bytes))
     }
 
-    /// `%f`, `%e`, `%g`, `%a`, small and large.
+    /// `%f`, `%e`, `%g`, `%a`, in lower or upper case.
     fn float(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
         let mut part = FloatPart::Start;
         let text = input.collect(self.limit(), |_, byte| match part.next(byte) {
@@ -232,7 +233,7 @@ impl Specification {
         })
     }
 
-    /// `%c`: as many bytes as the width says, spaces too, without a zero byte.
+    /// `%c`: exactly as many bytes as the width, spaces included, without a zero byte.
     fn characters(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
         let wanted = self.width.max(1);
         let text = input.collect(wanted, |_, _| true);
@@ -242,7 +243,7 @@ impl Specification {
         self.assign(|| targets.text(&text, false))
     }
 
-    /// `%s`: up to a space.
+    /// `%s`: the bytes up to the next space.
     fn word(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
         let text = input.collect(self.limit(), |_, byte| !number::is_space(byte));
         self.assign(|| targets.text(&text, true))
@@ -266,7 +267,7 @@ fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn
         b'n' => {
             let taken = input.taken as i64;
             specification.assign(|| targets.integer(taken, specification.bytes));
-            // It counts as no value.
+            // It does not count as a value.
             return End::Nothing;
         }
         b'c' | b'[' => {}
@@ -311,32 +312,32 @@ fn integer_part(before: &[u8], byte: u8, base: u32) -> bool {
     }
 }
 
-/// What of a floating point number has been read. It takes one step for each byte, as an input may
-/// be long.
+/// The part of a floating point number that has been read. Each byte takes one step, however long
+/// the number is.
 #[derive(Clone, Copy)]
 enum FloatPart {
     Start,
     Signed,
-    /// A first 0, behind which an `x` may come.
+    /// A first 0, after which an `x` may come.
     Zero,
-    /// Digits before the point, in this base.
+    /// Digits before the point, in this base; or just `0x`.
     Whole(u32),
-    /// A point, with or without digits before it.
+    /// A point; whether there were digits before it.
     Point(u32, bool),
-    /// Digits behind the point.
+    /// Digits after the point.
     Fraction(u32),
     Exponent,
     ExponentSigned,
     ExponentDigits,
-    /// So many letters of a word.
+    /// The first letters of a word, and how many were read.
     Word(&'static [u8], usize),
-    /// What a `nan` has in parentheses.
+    /// Inside the parentheses of a `nan`.
     Kind,
     End,
 }
 
 impl FloatPart {
-    /// What follows when `byte` is the next one; none if it does not belong to the number.
+    /// The next part if `byte` comes now; `None` if it does not belong to the number.
     fn next(self, byte: u8) -> Option<FloatPart> {
         use FloatPart as Part;
         let is_digit = |base| char::from(byte).is_digit(base);
@@ -377,7 +378,7 @@ impl FloatPart {
     }
 }
 
-/// The bytes of `%[…]`.
+/// The set of bytes of `%[…]`.
 struct Set {
     members: [bool; 256],
 }

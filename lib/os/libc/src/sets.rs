@@ -1,7 +1,7 @@
-//! The sets of `epoll`: what is in them, and how that changes.
+//! The sets of `epoll`: their members, and the operations of `epoll_ctl`.
 //!
-//! `EPOLLET`: what was reported is not reported again as long as the program has not used the
-//! descriptor since, as [`stamp`] shows.
+//! With `EPOLLET`, what was reported is not reported again until the program has used the
+//! descriptor, as [`stamp`] shows.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_short};
@@ -18,18 +18,19 @@ const ADD: c_int = 1;
 pub const DELETE: c_int = 2;
 const MODIFY: c_int = 3;
 
-/// EPOLLERR and EPOLLHUP, which are reported always.
+/// EPOLLERR and EPOLLHUP, which are always reported.
 const ALWAYS: u32 = 0x18;
-/// What `poll` can say; flags are above it.
+/// The bits that `poll` can report; flags are above them.
 pub const EVENTS: u32 = 0x7fff;
 const EXCLUSIVE: u32 = 1 << 28;
 const ONESHOT: u32 = 1 << 30;
 /// EPOLLET.
 pub const EDGE: u32 = 1 << 31;
-/// EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLWAKEUP and EPOLLET: what may go with EPOLLEXCLUSIVE.
+/// EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLWAKEUP and EPOLLET: the bits allowed with
+/// EPOLLEXCLUSIVE.
 const WITH_EXCLUSIVE: u32 = 0x1d | 1 << 29 | EDGE;
 
-/// Sets that may be in each other, as on Linux.
+/// How many sets may be nested, as on Linux.
 const DEEPEST: usize = 5;
 
 /// A descriptor in a set.
@@ -37,17 +38,17 @@ const DEEPEST: usize = 5;
 pub struct Member {
     /// The descriptor.
     pub number: c_int,
-    /// Which of the files that the number has meant it is.
+    /// Which of the files that the number has meant over time is the member.
     turn: u32,
-    /// What is asked for, and flags.
+    /// The events that the program asks for, and flags.
     pub events: u32,
-    /// The program's.
+    /// The program's data.
     pub data: u64,
-    /// Changes with each order that the program gives about it.
+    /// Changes with each `epoll_ctl` for the number.
     pub round: u32,
-    /// EPOLLONESHOT: it has been reported.
+    /// EPOLLONESHOT: its events have been reported.
     pub is_spent: bool,
-    /// EPOLLET: what was reported, and what the stamp was then.
+    /// EPOLLET: the events last reported, and the stamp at that time.
     told: u32,
     stamp: Option<u64>,
 }
@@ -55,19 +56,19 @@ pub struct Member {
 /// A set.
 pub struct Set {
     id: usize,
-    /// By their numbers.
+    /// Sorted by their numbers.
     pub members: Vec<Member>,
-    /// The member that is to be looked at first: those behind the ones that were reported last.
+    /// The number at which the next wait begins: the one after the member that was reported last.
     pub first: c_int,
 }
 
-/// The sets of the process. Their lock is taken before that of other descriptors.
+/// The sets of the process. Their lock is taken before that of `own::KINDS`.
 pub struct Sets {
     sets: Vec<Set>,
     next: usize,
-    /// Counts the orders.
+    /// Counts the calls of `epoll_ctl`.
     rounds: u32,
-    /// Threads that wait.
+    /// The number of waiting threads.
     pub waiting: usize,
 }
 
@@ -79,7 +80,7 @@ pub static SETS: Shared<Sets> = Shared::new(Sets {
 });
 
 impl Sets {
-    /// A set.
+    /// Finds a set by its id.
     ///
     /// # Errors
     /// `EBADF`: it has been closed.
@@ -88,10 +89,11 @@ impl Sets {
         found.ok_or(Error::new(EBADF))
     }
 
-    /// How many sets are in each other from this one downwards, if `id` is not among them.
+    /// The depth of nesting from this set downwards. Checks that `id` is not among the nested
+    /// sets.
     ///
     /// # Errors
-    /// `ELOOP`.
+    /// `ELOOP`: it is, or the depth is beyond `limit`.
     fn depth(&self, from: usize, id: usize, limit: usize) -> Result<usize> {
         if from == id || limit == 0 {
             return Err(Error::new(ELOOP));
@@ -106,7 +108,7 @@ impl Sets {
         Ok(depth + 1)
     }
 
-    /// How many sets are in each other from this one upwards.
+    /// The depth of nesting from this set upwards.
     fn height(&self, id: usize, limit: usize) -> usize {
         let has = |set: &&Set| {
             let mut members = set.members.iter().filter_map(|member| member.is_there());
@@ -126,13 +128,13 @@ impl Sets {
 }
 
 impl Set {
-    /// Where a number is, or would be.
+    /// The index of a number among the members, or where to insert it.
     pub fn place(&self, number: c_int) -> core::result::Result<usize, usize> {
         let numbers = |member: &Member| member.number;
         self.members.binary_search_by_key(&number, numbers)
     }
 
-    /// The member of a number, if it is still the one of that round, and its file.
+    /// The member with a number, if it is the same addition, the same file, and not spent.
     pub fn member(&mut self, number: c_int, round: u32) -> Option<&mut Member> {
         let index = self.place(number).ok()?;
         let member = &mut self.members[index];
@@ -142,17 +144,18 @@ impl Set {
 }
 
 impl Member {
-    /// Its number, if that still means the same file.
+    /// Its number, if that still means the same file for sure.
     pub fn is_there(&self) -> Option<c_int> {
         descriptor::is_turn(self.number as usize, self.turn).then_some(self.number)
     }
 
-    /// Whether its number means another file for sure, or none: it stays while `dup2` is at it.
+    /// Whether its number certainly means another file or none. While `dup2` replaces the file,
+    /// this is unknown, and the member stays.
     pub fn has_left(&self) -> bool {
         descriptor::means(self.number as usize, self.turn) == Some(false)
     }
 
-    /// What is to be reported when this is there.
+    /// The events to report when `found` is ready.
     pub fn report(&self, found: c_short, stamp: Option<u64>) -> u32 {
         let found = found as u16 as u32 & (self.events & EVENTS | ALWAYS);
         let is_news = found & !self.told != 0 || stamp.is_none() || stamp != self.stamp;
@@ -162,21 +165,23 @@ impl Member {
         }
     }
 
-    /// Notes that this was reported.
+    /// Records that these events were reported.
     pub fn reported(&mut self, events: u32, stamp: Option<u64>) {
         self.told = events;
         self.stamp = stamp;
         self.is_spent = self.events & ONESHOT != 0;
     }
 
-    /// Notes that nothing was reported of what was found: what has gone is news when it comes back.
+    /// Records that nothing was reported. An event that is no longer ready is news when it comes
+    /// back.
     pub fn held_back(&mut self, found: c_short) {
         self.told &= u32::from(found as u16);
     }
 }
 
-/// A number that is another one when the program has used the descriptor, or more is known to have
-/// come. `None`: nobody knows, so it is reported as long as it is ready.
+/// A number that changes when the program has used the descriptor, or when more is known to have
+/// arrived. `None` if that cannot be told, so that the descriptor is reported as long as it is
+/// ready.
 pub fn stamp(number: c_int) -> Option<u64> {
     match own::kind(number) {
         Some(Kind::Counter(counter)) => Some(counter.changes()),
@@ -185,7 +190,7 @@ pub fn stamp(number: c_int) -> Option<u64> {
     }
 }
 
-/// Whether a file can be waited for, as Linux has it: not plain files and directories.
+/// Whether a file can be in a set, as on Linux: plain files and directories cannot.
 ///
 /// # Errors
 /// `EBADF`, `EPERM`; those of event queues.
@@ -202,7 +207,7 @@ fn check_file(number: c_int) -> Result<()> {
     match fd::fstat(index).map(|stat| stat.st_mode & KIND) {
         Ok(FIFO) => return Ok(()),
         Ok(DIRECTORY | FILE) => return Err(Error::new(EPERM)),
-        // Files of drivers say many things.
+        // A driver's file may have any mode, so its scheme is asked.
         _ => {}
     }
     match watch::has_events(number)? {
@@ -211,10 +216,10 @@ fn check_file(number: c_int) -> Result<()> {
     }
 }
 
-/// The set that an open descriptor is.
+/// The id of the set that an open descriptor means.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` another kind of file.
+/// `EBADF`; `EINVAL` for another kind of file.
 pub fn set_at(number: c_int) -> Result<usize> {
     match own::set_of(number) {
         Some(set) => Ok(set),
@@ -245,7 +250,7 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
     }
     let turn = descriptor::turn(number as usize)?;
     SETS.with(|sets| {
-        // What was closed has no descriptor any more.
+        // A set that was closed has no descriptor any more.
         let open = own::sets();
         sets.sets.retain(|set| open.contains(&set.id));
         sets.rounds = sets.rounds.wrapping_add(1);
@@ -257,7 +262,7 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
         }
         let set = sets.find(id)?;
         let mut place = set.place(number);
-        // The file that it was has left the set.
+        // If the number means another file now, the member's file has left the set.
         if let Ok(index) = place
             && set.members[index].turn != turn
         {
@@ -296,8 +301,8 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
     })
 }
 
-/// Makes a set. `name` gives it a descriptor, before any other thread looks for sets that have none
-/// any more.
+/// Makes a set. Calls `name` to give it a descriptor before any other thread removes sets without
+/// one.
 pub fn make(name: impl FnOnce(usize)) {
     SETS.with(|sets| {
         let id = sets.next;
@@ -311,7 +316,8 @@ pub fn make(name: impl FnOnce(usize)) {
     });
 }
 
-/// In the child of a fork: nothing has been reported to it, and no thread of it waits.
+/// Called in the child of a fork: nothing was reported to the child, and none of its threads
+/// waits.
 pub fn forked() {
     SETS.with(|sets| {
         let members = sets.sets.iter_mut().flat_map(|set| &mut set.members);

@@ -1,5 +1,5 @@
-//! `signal.h`. No signal is delivered to a program here: one that is sent from outside ends it,
-//! whatever the program wanted. Handlers are kept, and called by `raise`, `abort`, and `kill` and
+//! `signal.h`. The system delivers no signal to a program: one that is sent from outside ends it,
+//! whatever handler it has set. Handlers are kept, and called by `raise`, `abort`, and `kill` and
 //! `pthread_kill` to oneself.
 
 use core::ffi::{c_char, c_int, c_uint};
@@ -63,12 +63,12 @@ struct Information {
     rest: [c_int; 26],
 }
 
-/// `SI_USER`: a program has sent it.
+/// `SI_USER`: a program has sent the signal.
 const BY_PROGRAM: c_int = 0;
-/// `SI_KERNEL`: the system has.
+/// `SI_KERNEL`: the system has sent the signal.
 const BY_SYSTEM: c_int = 128;
 
-/// C's `struct sigaction`, of which only the handler means something.
+/// C's `struct sigaction`, of which only the handler has an effect.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -97,7 +97,7 @@ unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Acti
     0
 }
 
-/// Calls the program's handler. False: there is none, and the signal is not ignored.
+/// Calls the program's handler. False if there is none and the signal is one that has an effect.
 fn deliver(number: c_int, code: c_int) -> bool {
     match exchange(number, None) {
         Some(IGNORE) => true,
@@ -129,7 +129,7 @@ fn deliver(number: c_int, code: c_int) -> bool {
     }
 }
 
-/// Runs the program's handler, or does what the signal does without one.
+/// Runs the program's handler, or does the signal's default action.
 #[unsafe(no_mangle)]
 pub extern "C" fn raise(number: c_int) -> c_int {
     if exchange(number, None).is_none() {
@@ -141,7 +141,7 @@ pub extern "C" fn raise(number: c_int) -> c_int {
     0
 }
 
-/// The same for a signal of the system's own.
+/// As [`raise`], for a signal that the system has sent.
 pub fn arises(number: c_int) {
     if !deliver(number, BY_SYSTEM) {
         process::end_by_signal(number);
@@ -161,14 +161,15 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
         let number = u32::try_from(number).map_err(|_| Error::new(EINVAL))?;
         system::kill(process, number)
     };
-    // The system has no handlers: to itself a program sends as `raise` does.
+    // The system calls no handlers, so a program that sends to itself does as `raise` does.
     match number != 0 && u32::try_from(process) == Ok(system::id()) {
         true => raise(number),
         false => errno::done(send()),
     }
 }
 
-/// To the calling thread as `raise`; for another one it only says whether it is there (number 0).
+/// Does as `raise` for the calling thread. For another thread only number 0 is supported, which
+/// says whether the thread exists.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_int {
     if thread == pthread::own() {
@@ -193,14 +194,14 @@ static CAUGHT: AtomicU32 = AtomicU32::new(0);
 extern "C" fn pause() -> c_int {
     let before = CAUGHT.load(Ordering::Acquire);
     while CAUGHT.load(Ordering::Acquire) == before {
-        // Whatever ends the wait, the next look tells.
+        // Whatever ends the wait, the loop looks at the count again.
         let _ = sync::wait(&CAUGHT, before, None);
     }
     errno::fail(EINTR)
 }
 
-// Sets of signals: plain bit sets, so that programs that block signals in threads compile. As none
-// is delivered, none has to be held back.
+// Sets of signals are plain bit sets, so that programs that block signals in threads compile. As
+// no signal is delivered, none has to be blocked.
 
 fn bit(number: c_int) -> Option<u64> {
     (1..COUNT as c_int)
@@ -283,8 +284,8 @@ unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
     );
 }
 
-/// Remembers the stack. Handlers run on the stack of their caller, `raise` or `abort`, whatever it
-/// is: no signal comes while another stack would be needed.
+/// Stores the stack, but nothing uses it. Handlers run on the stack of their caller, such as
+/// `raise` or `abort`: no signal arrives that would need another stack.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaltstack(new: *const Alternate, old: *mut Alternate) -> c_int {
     // SAFETY: the control block of the calling thread, which no other uses.

@@ -1,4 +1,4 @@
-//! `spawn.h`, and `exec` of `unistd.h`: programs in place of others or beside them.
+//! `spawn.h`, and `exec` of `unistd.h`: programs that replace others or run beside them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 use crate::{descriptor, environment, errno, files, linux_names, stream, strings};
 
 unsafe extern "C" {
-    /// Runs a function that turns the process into another program, or returns; in `libsocket`.
+    /// Calls a function that replaces the process by another program, or returns; in `libsocket`.
     fn skiff_socket_exec(replace: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
 }
 
@@ -33,7 +33,7 @@ enum Action {
     },
 }
 
-/// `posix_spawn_file_actions_t`: a pointer to the actions, null when there are none.
+/// `posix_spawn_file_actions_t`: a pointer to the list of actions.
 #[repr(C)]
 struct Actions {
     list: *mut Vec<Action>,
@@ -102,7 +102,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addopen(
     0
 }
 
-/// `posix_spawnattr_t`: flags and what they are about.
+/// `posix_spawnattr_t`: flags, and the values for them.
 #[repr(C)]
 struct Attributes {
     flags: c_short,
@@ -111,8 +111,8 @@ struct Attributes {
     mask: u64,
 }
 
-/// Flags without an effect, as they ask for what is so anyway: no program has other ids than its
-/// parent, handles signals or has some blocked, and each child is its own from the start.
+/// Flags that have no effect because what they ask for holds anyway: no program has other ids than
+/// its parent, handles or blocks signals, and each child has memory of its own from the start.
 const NEEDLESS_FLAGS: c_short = RESET_IDS | SET_DEFAULTS | SET_MASK | USE_VFORK;
 const RESET_IDS: c_short = 0x01;
 const SET_DEFAULTS: c_short = 0x04;
@@ -172,7 +172,7 @@ attributes! {
 /// The strings of a vector that ends with a null pointer.
 ///
 /// # Safety
-/// It is such a vector, or null.
+/// The vector ends so, or is null.
 unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
     let mut texts = Vec::new();
     let mut next = vector;
@@ -186,16 +186,16 @@ unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
     texts
 }
 
-/// A command with the arguments, variables and descriptors of C's rules.
+/// Makes a command with these arguments and variables, and the descriptors that C's rules pass on.
 pub fn command(program: &str, arguments: &[String], variables: Vec<(String, String)>) -> Command {
     command_with(program, arguments, variables, Numbers::inherited())
 }
 
-/// Starts a program by `start`, again and again: another thread may have closed a descriptor since
-/// `start` has listed them.
+/// Calls `start` again as long as it fails with `EBADF`, at most 64 times: another thread may have
+/// closed a descriptor since `start` listed them.
 ///
 /// # Errors
-/// The last one of `start`.
+/// That of the last call of `start`.
 pub fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     const TRIES: usize = 64;
     for _ in 1..TRIES {
@@ -207,7 +207,7 @@ pub fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     start()
 }
 
-/// A shell that runs a command of its language.
+/// Makes a command by which the shell runs `text`.
 pub fn shell(text: &[u8]) -> Command {
     let text = String::from_utf8_lossy(text).into_owned();
     let arguments = [String::from("sh"), String::from("-c"), text];
@@ -238,23 +238,23 @@ fn command_with(
     command
 }
 
-/// A file that was opened for a program to be.
+/// A file that was opened for a program to be started.
 struct Opened(c_int);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // Opened above. What has the number next is not C's because of this.
+        // Opened by `act`. The file that gets the number next is not C's because of this.
         let _ = descriptor::close(self.0);
     }
 }
 
-/// The descriptors of a program to be: numbers there and numbers here.
+/// The descriptors of a program to be started: pairs of the number there and the number here.
 struct Numbers {
     pairs: Vec<(usize, usize)>,
 }
 
 impl Numbers {
-    /// Those that are not closed by `exec`.
+    /// The descriptors that `exec` does not close.
     fn inherited() -> Numbers {
         let numbers = descriptor::inherited().into_iter();
         Numbers {
@@ -276,7 +276,7 @@ impl Numbers {
         self.pairs.retain(|(number, _)| *number != closed);
     }
 
-    /// Does the actions in their order; gives what was opened for them, which has to stay open
+    /// Does the actions in their order. Returns the files opened for them, which have to stay open
     /// until the program has started.
     fn act(&mut self, actions: &[Action]) -> Result<Vec<Opened>> {
         let mut opened = Vec::new();
@@ -295,7 +295,7 @@ impl Numbers {
                     flags,
                     mode,
                 } => {
-                    // For this program only, and not for one that another thread starts.
+                    // The file is for this program only, not for one that another thread starts.
                     let flags = *flags | libredox::flag::O_CLOEXEC;
                     let file = files::open_path(path, flags, *mode)?;
                     opened.push(Opened(file));
@@ -315,7 +315,7 @@ fn split(entries: Vec<String>) -> Vec<(String, String)> {
     entries.iter().filter_map(pair).collect()
 }
 
-/// Starts a program. `ENOTSUP` for attributes beyond [`NEEDLESS_FLAGS`].
+/// Starts a program. Fails with `ENOTSUP` for flags other than [`NEEDLESS_FLAGS`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawnp(
     process: *mut c_int,
@@ -349,7 +349,7 @@ unsafe extern "C" fn posix_spawnp(
     stream::flush_all();
     let spawned = retried(|| {
         let mut numbers = Numbers::inherited();
-        // What is wrong with the actions stays so.
+        // An error of the actions is final, so it ends the retries.
         let _opened = match numbers.act(actions) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(error)),
@@ -369,7 +369,7 @@ unsafe extern "C" fn posix_spawnp(
     }
 }
 
-/// As `posix_spawnp`; the name must be a path.
+/// As `posix_spawnp`; the program must be given by a path.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawn(
     process: *mut c_int,
@@ -388,7 +388,8 @@ unsafe extern "C" fn posix_spawn(
     }
 }
 
-/// Whether it is looked up as it stands; a name without a slash is not there, as `/` holds no file.
+/// Whether the name contains a slash, so that it is not searched for. No other name is a path
+/// here, as `/` holds no file.
 unsafe fn is_path(program: *const c_char) -> bool {
     // SAFETY: a string or null.
     !program.is_null() && unsafe { strings::bytes(program) }.contains(&b'/')
@@ -421,7 +422,7 @@ unsafe fn replace(
     errno::fail(exec.error.map_or(EIO, |error| error.errno))
 }
 
-/// A command that the process is to turn into, and why it has not.
+/// The program to replace the process, and the error if that fails.
 struct Exec {
     command: Command,
     error: Option<Error>,
@@ -465,7 +466,7 @@ unsafe extern "C" fn execvp(program: *const c_char, arguments: *const *mut c_cha
     unsafe { replace(program, arguments, None) }
 }
 
-/// The arguments of `execl` and its kin as a vector, the null pointer at its end included.
+/// The arguments of `execl` and its kin as a vector, including the null pointer at its end.
 ///
 /// # Safety
 /// `list` has pointers to strings up to a null pointer.
@@ -490,7 +491,7 @@ unsafe extern "C" fn execlp(program: *const c_char, first: *const c_char, mut li
     unsafe { execvp(program, vector(first, &mut list).as_ptr()) }
 }
 
-/// The variables follow the null pointer.
+/// The variables follow the null pointer that ends the arguments.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execle(program: *const c_char, first: *const c_char, mut list: ...) -> c_int {
     // SAFETY: the same contract.

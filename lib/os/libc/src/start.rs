@@ -1,4 +1,4 @@
-//! From `runtime`'s start of a program to C's `main(argc, argv, environ)`.
+//! From the start of a program by `runtime` to C's `main(argc, argv, environ)`.
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -13,22 +13,23 @@ type Function = unsafe extern "C" fn();
 
 unsafe extern "C" {
     fn main(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int;
-    // Where linkers collect what is to run before `main` (`__attribute__((constructor))`).
+    // The arrays in which linkers collect functions to call before `main`
+    // (`__attribute__((constructor))`).
     static __preinit_array_start: [Function; 0];
     static __preinit_array_end: [Function; 0];
     static __init_array_start: [Function; 0];
     static __init_array_end: [Function; 0];
 }
 
-/// The name under which the program was started, for `getopt`'s and other messages.
+/// The name under which the program was started, for the messages of `getopt` and others.
 #[unsafe(no_mangle)]
 static program_invocation_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The same without its directory.
+/// That name without its directory.
 #[unsafe(no_mangle)]
 static program_invocation_short_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
-/// That name; null before start-up is over.
+/// The name under which the program was started; null during start-up.
 pub fn name() -> *mut c_char {
     program_invocation_name.load(Ordering::Relaxed)
 }
@@ -49,7 +50,7 @@ fn keep(text: alloc::string::String) -> *mut c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// The part of a path behind its last slash.
+/// The part of a path after its last slash.
 fn short_name(path: *mut c_char) -> *mut c_char {
     if path.is_null() {
         return path;

@@ -1,4 +1,4 @@
-//! `stdio.h`: opening, bytes, lines, positions. The formatted part is in `print.rs`.
+//! `stdio.h`: opening, bytes, lines, positions. Formatted output and input are in `print.rs`.
 
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -14,7 +14,7 @@ use crate::{descriptor, errno, files, malloc, strings};
 
 const EOF: c_int = -1;
 
-/// Flags of `fopen`'s mode.
+/// The flags of `open` for a mode of `fopen`.
 unsafe fn flags_of(mode: *const c_char) -> Result<usize> {
     // SAFETY: the caller's string.
     let mode = unsafe { strings::bytes(mode) };
@@ -63,7 +63,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut Fil
     )
 }
 
-/// A stream, or null with `errno` set.
+/// The stream, or null with `errno` set.
 fn given(opened: Result<*mut File>) -> *mut File {
     opened.unwrap_or_else(|error| {
         errno::set(error.errno);
@@ -109,7 +109,7 @@ unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
     }))
 }
 
-/// Gives a descriptor another number, in place of what is there.
+/// Moves a file to another descriptor number, in place of the file that is there.
 fn moved(number: c_int, place: c_int) -> Result<c_int> {
     let (index, copy) = (number as usize, place as usize);
     let replaced = descriptor::replaced(index, copy, || runtime::fd::dup2(index, copy, b""));
@@ -126,15 +126,15 @@ unsafe extern "C" fn freopen(
     // SAFETY: the caller's strings and open stream.
     let result = unsafe {
         stream::with(file, |state| {
-            // As C has it, errors of closing the old file do not count.
+            // C says to disregard errors of closing the old file.
             let _ = state.flush();
             let flags = flags_of(mode)?;
             if path.is_null() {
                 return state.change_rights(rights(flags));
             }
             let (number, readable, writable) = open_file(files::path_of(path)?, flags)?;
-            // The number stays, so that standard streams remain what they are for new programs. One
-            // that was closed has none.
+            // The number stays, so that standard streams keep their numbers for new programs. A
+            // stream that was closed has none.
             let number = match state.number {
                 old @ 0.. if old != number => moved(number, old)?,
                 _ => number,
@@ -150,7 +150,7 @@ unsafe extern "C" fn freopen(
             file
         }
         Err(error) => {
-            // As C has it, the old file is closed in any case, and its errors do not count.
+            // C says to close the old file even then, and to disregard its errors.
             // SAFETY: the caller's open stream, which is of no more use to it.
             let _ = unsafe { stream::close(file) };
             errno::set(error.errno);
@@ -179,7 +179,7 @@ unsafe extern "C" fn fileno(file: *mut File) -> c_int {
     // SAFETY: the caller's open stream.
     match unsafe { stream::with(file, |state| state.number) } {
         number @ 0.. => number,
-        // A stream over memory has none, nor has one that was closed.
+        // A stream over memory or a closed one has no descriptor.
         _ => errno::fail(EBADF),
     }
 }
@@ -202,7 +202,7 @@ unsafe extern "C" fn clearerr(file: *mut File) {
     unsafe { stream::with(file, |state| (state.ended, state.failed) = (false, false)) };
 }
 
-/// The buffer is the library's own in any case.
+/// Sets the mode. The caller's buffer is not used, as each stream has its own.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setvbuf(
     file: *mut File,
@@ -293,7 +293,7 @@ unsafe extern "C" fn fwrite(
     }
 }
 
-/// Writes bytes to a stream; `EOF` when that fails.
+/// Writes bytes to a stream; `EOF` if that fails.
 ///
 /// # Safety
 /// `file` is an open stream.
@@ -372,7 +372,7 @@ unsafe extern "C" fn ungetc(byte: c_int, file: *mut File) -> c_int {
     }
 }
 
-/// Reads up to and including `end`, at most `limit` bytes.
+/// Reads up to and including the byte `end`, but at most `limit` bytes.
 unsafe fn line(file: *mut File, end: u8, limit: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // SAFETY: the caller's open stream.

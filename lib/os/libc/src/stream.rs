@@ -1,5 +1,6 @@
-//! The type `FILE`: a descriptor with a buffer. A stream is either being read or being written;
-//! changing between the two gives up what was read ahead, or writes what waits.
+//! The type `FILE`: a descriptor with a buffer. A stream is either read or written at a time.
+//! Changing from reading to writing drops what was read ahead; changing back writes what is
+//! buffered.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,10 +16,10 @@ use crate::memory_stream::Memory;
 use crate::sync::{Lock, Shared};
 use crate::{descriptor, errno, files, tls};
 
-/// Bytes read ahead, and bytes that may wait to be written.
+/// The most bytes read at once, and the most that are buffered before they are written.
 const BUFFER: usize = 4096;
 
-/// When written bytes go out.
+/// When a stream writes its buffered bytes to the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// When the buffer is full.
@@ -31,34 +32,34 @@ pub enum Mode {
 
 /// A stream's state.
 pub struct State {
-    /// The descriptor; -1 after it was closed, and where the file is memory.
+    /// The descriptor; -1 after it was closed, and if the file is memory.
     pub number: c_int,
-    /// The file, where it is memory.
+    /// The file, if it is memory.
     memory: Option<Memory>,
     /// Whether it was opened for reading.
     pub readable: bool,
     /// Whether it was opened for writing.
     pub writable: bool,
-    /// When written bytes go out.
+    /// When buffered bytes are written.
     pub mode: Mode,
-    /// A read found the end.
+    /// A read has found the end of the file.
     pub ended: bool,
-    /// Something failed.
+    /// A read or a write has failed.
     pub failed: bool,
-    /// Bytes read ahead, of which `next` have been taken.
+    /// Bytes read ahead; the first `next` of them have been taken.
     input: Vec<u8>,
     next: usize,
-    /// Bytes that wait to be written.
+    /// Bytes buffered for writing.
     output: Vec<u8>,
     shown: Arc<Shown>,
 }
 
-/// What those see of a stream that do not hold its lock.
+/// The part of a stream's state that threads read without its lock.
 #[derive(Default)]
 struct Shown {
-    /// Bytes wait to be written.
+    /// Bytes are buffered for writing.
     has_output: AtomicBool,
-    /// The holder of the lock is in a call that may last. The state is whole meanwhile.
+    /// The holder of the lock is in a call that may block. The state is consistent meanwhile.
     is_asleep: AtomicBool,
 }
 
@@ -69,23 +70,23 @@ pub struct File {
     keeper: Keeper,
 }
 
-/// The calling thread's number.
+/// The number of the calling thread.
 fn this_thread() -> u32 {
     tls::gettid() as u32
 }
 
-/// All open streams, so that `exit` can write what waits. C has their addresses.
+/// All open streams, so that `exit` can write their buffers. C has their addresses.
 static OPEN: Shared<Vec<Arc<File>>> = Shared::new(Vec::new());
 
-/// Taken by threads that have slept in a stream before they go on, and by a fork.
+/// Taken by a fork, and by threads that have slept in a stream before they continue.
 static GATE: Shared<()> = Shared::new(());
 
-/// How long a fork waits for a thread that is in a stream and does not sleep. A processor of a
-/// virtual machine can be without a real one for tens of milliseconds.
+/// How long a fork waits for a thread that uses a stream and does not sleep in it. The hypervisor
+/// may not run a processor of a virtual machine for tens of milliseconds.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
-/// thread that sleeps in a stream keeps it: what it has changed is whole then.
+/// thread that sleeps in a stream keeps the lock, as the stream's state is consistent then.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
         GATE.with(|()| {
@@ -104,7 +105,7 @@ pub fn held<T>(action: impl FnOnce() -> T) -> T {
     })
 }
 
-/// In the child of a fork: opens the streams in which threads of the parent slept.
+/// Called in the child of a fork: opens the locks of streams in which threads of the parent slept.
 pub fn forked() {
     OPEN.with(|open| {
         for file in open {
@@ -140,7 +141,7 @@ pub fn open_standard() {
     }
 }
 
-/// The standard output, or what a program made of it.
+/// The standard output, or the stream that the program has put in its place.
 pub fn standard_output() -> *mut File {
     stdout.load(Ordering::Relaxed)
 }
@@ -155,12 +156,12 @@ pub fn standard_error() -> *mut File {
     stderr.load(Ordering::Relaxed)
 }
 
-/// A stream over a descriptor.
+/// Makes a stream over a descriptor.
 pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut File {
     add(number, None, (readable, writable), mode)
 }
 
-/// A stream over memory.
+/// Makes a stream over memory.
 pub fn open_memory(memory: Memory, rights: (bool, bool)) -> *mut File {
     add(-1, Some(memory), rights, Mode::Full)
 }
@@ -194,7 +195,7 @@ fn add(
     address
 }
 
-/// Runs `action` on a stream while no other thread does.
+/// Runs `action` on a stream while no other thread uses it.
 ///
 /// # Safety
 /// `file` is an open stream.
@@ -214,7 +215,7 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
     }
 }
 
-/// Keeps a stream for the calling thread until it has called [`release`] as often.
+/// Reserves a stream for the calling thread until it has called [`release`] as often.
 ///
 /// # Safety
 /// `file` is an open stream.
@@ -226,7 +227,7 @@ pub unsafe fn keep(file: *mut File) {
     }
 }
 
-/// Keeps a stream, unless another thread does; whether it is kept.
+/// Reserves a stream, unless another thread has reserved it; returns whether that worked.
 ///
 /// # Safety
 /// `file` is an open stream.
@@ -236,7 +237,7 @@ pub unsafe fn try_keep(file: *mut File) -> bool {
     file.state.with(|_| file.keeper.take(this_thread()))
 }
 
-/// Gives up a stream that the calling thread keeps.
+/// Gives up one reservation of a stream by the calling thread.
 ///
 /// # Safety
 /// `file` is an open stream.
@@ -250,7 +251,7 @@ fn is_standard(file: *mut File) -> bool {
     [standard_input(), standard_output(), standard_error()].contains(&file)
 }
 
-/// Closes a stream and its descriptor. The memory of standard streams stays: programs use them
+/// Closes a stream and its descriptor. The memory of the standard streams stays: programs use them
 /// after closing them, or after a `freopen` that has failed, and get `EBADF`.
 ///
 /// # Safety
@@ -266,7 +267,7 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
     }
     file.state.with(|state| {
         let flushed = state.flush();
-        // Whoever goes on with the file begins where this stream has stopped.
+        // A process that goes on with the file starts where this stream has stopped.
         let _ = state.drop_input();
         if let Some(memory) = state.memory.take() {
             memory.end();
@@ -278,10 +279,11 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
     })
 }
 
-/// Notes that a stream has a file again, if it is a standard one that was closed.
+/// Puts a standard stream that was closed back into the list of open streams. Does nothing to
+/// others.
 ///
 /// # Safety
-/// `file` is an open stream, or such a one.
+/// `file` is an open stream, or a standard one that was closed.
 pub unsafe fn reopened(file: *mut File) {
     if !is_standard(file) {
         return;
@@ -294,8 +296,8 @@ pub unsafe fn reopened(file: *mut File) {
     });
 }
 
-/// Writes what waits in all streams; the first error counts. A stream in which nothing waits is
-/// left alone: another thread may sleep in it for input.
+/// Writes the buffers of all streams; the first error is the result. Skips a stream with nothing
+/// to write, as another thread may sleep in it for input.
 pub fn flush_all() -> c_int {
     let mut result = 0;
     let mut files = OPEN.with(|open| open.clone());
@@ -311,8 +313,8 @@ pub fn flush_all() -> c_int {
 }
 
 impl Shown {
-    /// Runs a call that may last, for the holder of the lock, whose state is whole. A fork does not
-    /// wait for it, and it does not end in the middle of a fork.
+    /// Makes a call that may block, for the holder of the lock, whose state is consistent. A fork
+    /// does not wait for the call, and the call does not return during a fork.
     fn sleep<T>(&self, call: impl FnOnce() -> T) -> T {
         self.is_asleep.store(true, Ordering::SeqCst);
         let result = call();
@@ -327,7 +329,7 @@ impl State {
         Err(Error::new(number))
     }
 
-    /// Writes what waits. What could not be written is gone, as the error says.
+    /// Writes what is buffered. After an error, what could not be written is lost.
     pub fn flush(&mut self) -> Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -338,7 +340,7 @@ impl State {
             Some(memory) => memory.write(&output),
             None => descriptor::check(self.number).and_then(|_| self.shown.sleep(write)),
         };
-        // The memory is used again.
+        // Keeps the allocation of the buffer.
         self.output = output;
         self.drop_output();
         written.inspect_err(|_| self.failed = true)
@@ -349,10 +351,10 @@ impl State {
         self.shown.has_output.store(false, Ordering::Release);
     }
 
-    /// Has the same file be read, written or both from now on.
+    /// Sets whether the open file is read, written or both from now on.
     ///
     /// # Errors
-    /// `EBADF`: it was not opened for that.
+    /// `EBADF`: the file was not opened for that.
     pub fn change_rights(&mut self, (readable, writable): (bool, bool)) -> Result<()> {
         if readable && !self.readable || writable && !self.writable {
             return Err(Error::new(EBADF));
@@ -362,21 +364,21 @@ impl State {
         Ok(())
     }
 
-    /// Writes what waits, and gives up what was read ahead where there are positions.
+    /// Writes what is buffered, and drops what was read ahead if the file has positions.
     ///
     /// # Errors
     /// Those of writing.
     pub fn synchronize(&mut self) -> Result<()> {
         self.flush()?;
-        // Bytes of a pipe or a connection stay, as there is nothing to go back to.
+        // Bytes of a pipe or a connection stay, as they cannot be read again.
         let _ = self.drop_input();
         Ok(())
     }
 
-    /// Gives up what was read ahead, so that the descriptor's position is the stream's.
+    /// Drops what was read ahead and moves the descriptor's position back to the stream's.
     ///
     /// # Errors
-    /// Those of `lseek`: the bytes stay.
+    /// Those of `lseek`; the bytes stay then.
     fn drop_input(&mut self) -> Result<()> {
         let ahead = self.input.len() - self.next;
         if ahead > 0 {
@@ -414,7 +416,7 @@ impl State {
         }
     }
 
-    /// The next byte, which stays; `None` at the end.
+    /// Returns the next byte without taking it; `None` at the end of the file.
     ///
     /// # Errors
     /// `EBADF` when the stream is not for reading; those of reading.
@@ -429,18 +431,19 @@ impl State {
             return Ok(None);
         }
         self.flush()?;
-        // A prompt must be shown before its answer is waited for.
+        // A prompt must be shown before the program waits for the answer.
         if self.number == 0 {
             let output = standard_output();
             if !output.is_null() {
-                // Without regard to who keeps it: that thread may wait for this stream.
-                // SAFETY: the standard output is open, and no other stream than this one is locked.
+                // Even if a thread has reserved it: that thread may wait for this stream.
+                // SAFETY: the standard output is open, and no other stream than this one is
+                // locked.
                 unsafe { &*output }.state.with(State::flush)?;
             }
         }
         let size = if self.mode == Mode::None { 1 } else { BUFFER };
         self.next = 0;
-        // A process that is forked while this thread sleeps finds nothing read ahead.
+        // A process that is forked while this thread sleeps finds no bytes read ahead.
         let mut input = core::mem::take(&mut self.input);
         input.resize(size, 0);
         let result = loop {
@@ -470,7 +473,7 @@ impl State {
     /// Takes the next byte.
     ///
     /// # Errors
-    /// As [`peek`](Self::peek).
+    /// Those of [`peek`](Self::peek).
     pub fn get(&mut self) -> Result<Option<u8>> {
         let byte = self.peek()?;
         if byte.is_some() {
@@ -479,7 +482,7 @@ impl State {
         Ok(byte)
     }
 
-    /// Puts a byte back, before the next one. False: too many were put back that nobody had read.
+    /// Puts a byte back in front of the next one. False if too many unread bytes were put back.
     pub fn unget(&mut self, byte: u8) -> bool {
         if self.next == 0 {
             if self.input.len() >= 2 * BUFFER {
@@ -516,7 +519,7 @@ impl State {
         Ok(())
     }
 
-    /// Moves the file's position; the new one.
+    /// Moves the file's position and returns the new one.
     fn move_by(&mut self, offset: i64, whence: usize) -> Result<usize> {
         match &mut self.memory {
             Some(memory) => memory.seek(offset, whence),
@@ -524,12 +527,12 @@ impl State {
         }
     }
 
-    /// The position.
+    /// The position of the stream.
     ///
     /// # Errors
     /// Those of `lseek`.
     pub fn tell(&mut self) -> Result<i64> {
-        // What waits for a file that is appended to goes to its end, wherever the position is.
+        // Buffered bytes for a file opened for appending go to its end, wherever the position is.
         let appends = || {
             if let Some(memory) = &self.memory {
                 return memory.appends();
@@ -549,7 +552,7 @@ impl State {
         Ok(position - ahead + self.output.len() as i64)
     }
 
-    /// Goes on with another descriptor, for `freopen`.
+    /// Replaces the descriptor, for `freopen`.
     pub fn replace(&mut self, number: c_int, readable: bool, writable: bool) {
         self.number = number;
         self.readable = readable;

@@ -1,4 +1,4 @@
-//! Locks for this library's own data, and the futex behind POSIX's.
+//! Locks for this library's own data, and the futex behind POSIX's locks.
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
@@ -8,24 +8,24 @@ use runtime::sync::Mutex;
 use runtime::sys;
 use runtime::time::Instant;
 
-/// A value that threads take turns with. Unlike a plain lock it can hold raw pointers, as C's data
-/// does.
+/// A value that one thread at a time can use. Unlike a plain `Mutex` it can hold raw pointers, as
+/// C's data does.
 pub struct Shared<T>(Mutex<Holder<T>>);
 
 struct Holder<T>(T);
 
-// SAFETY: the value is only reachable through the lock; raw pointers in it belong to C objects that
-// any thread may use in turn.
+// SAFETY: the value is only reachable through the lock; raw pointers in it belong to C objects
+// that any thread may use in turn.
 unsafe impl<T> Send for Holder<T> {}
 
 impl<T> Shared<T> {
-    /// A value.
+    /// Makes a value.
     pub const fn new(value: T) -> Self {
         Self(Mutex::new(Holder(value)))
     }
 
-    /// Runs `action` on the value while no other thread does; it must not take long nor come back
-    /// here.
+    /// Runs `action` on the value while no other thread does. It must be short, and must not use
+    /// this value again.
     pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         action(&mut self.0.lock().0)
     }
@@ -33,13 +33,14 @@ impl<T> Shared<T> {
 
 /// A lock that `fork` takes.
 pub trait Lock: Sync {
-    /// Takes the lock. Its holder keeps it for moments; how long they last is up to who runs.
+    /// Takes the lock. Its holder keeps it only for a few instructions, but may be off its
+    /// processor meanwhile.
     fn take(&self);
 
-    /// Opens the lock.
+    /// Releases the lock.
     ///
     /// # Safety
-    /// [`take`](Self::take) has taken it, here or in the process that this one is a copy of.
+    /// [`take`](Self::take) has taken it, here or in the process of which this one is a copy.
     unsafe fn open(&self);
 }
 
@@ -55,8 +56,8 @@ impl<T> Lock for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Takes the lock, unless its holder is known to sleep or keeps it for longer than `limit`;
-    /// whether it is taken.
+    /// Takes the lock, unless its holder sleeps according to `is_asleep` or keeps it for longer
+    /// than `limit`; returns whether the lock is taken.
     pub fn take_within(&self, limit: Duration, is_asleep: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
@@ -72,13 +73,13 @@ impl<T> Shared<T> {
     }
 }
 
-/// Between two looks at a lock, for the holder to run.
+/// The time between two attempts, in which the holder can run.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits while `word` is `value`; at most until `deadline` (monotonic clock, nanoseconds).
+/// Waits while `word` is `value`, at most until `deadline` (monotonic clock, nanoseconds).
 ///
 /// # Errors
-/// `EAGAIN` the word was different, `ETIMEDOUT`, `EINTR`.
+/// `EAGAIN`: the word was different; `ETIMEDOUT`, `EINTR`.
 pub fn wait(word: &AtomicU32, value: u32, deadline: Option<u64>) -> Result<()> {
     let time = deadline.map(|nanos| syscall::TimeSpec {
         tv_sec: (nanos / 1_000_000_000) as i64,

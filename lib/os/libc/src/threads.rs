@@ -1,4 +1,4 @@
-//! `threads.h`: C11's names for what `pthread.h` does, with its own results.
+//! `threads.h`: C11's names for the functions of `pthread.h`, with results of their own.
 
 use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use crate::pthread::{self, Record};
 use crate::time;
 use crate::tls::Destructor;
 
-// The numbers of the results in the header.
+// The results, as the header numbers them.
 const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;
 const ERROR: c_int = 2;
@@ -39,7 +39,7 @@ struct Call {
     argument: *mut c_void,
 }
 
-/// The value that a thread's status travels in.
+/// Packs a thread's status into the pointer that `pthread_join` returns.
 fn value_of(status: c_int) -> *mut c_void {
     status as isize as *mut c_void
 }
@@ -67,7 +67,8 @@ unsafe extern "C" fn thrd_create(
         drop(unsafe { Box::from_raw(start) });
     }
     match number {
-        // What `pthread_create` says of memory and of all else that a thread needs.
+        // `pthread_create` returns it for a lack of memory and of anything else that a thread
+        // needs.
         EAGAIN => NO_MEMORY,
         number => result(number),
     }
@@ -102,7 +103,7 @@ extern "C" fn thrd_equal(a: *const Record, b: *const Record) -> c_int {
     (a == b).into()
 }
 
-/// 0, or -2 for a length that is none.
+/// Returns 0, or -2 for an invalid length. A sleep is never interrupted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn thrd_sleep(length: *const Timespec, left: *mut Timespec) -> c_int {
     let before = errno::get();

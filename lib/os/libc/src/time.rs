@@ -1,4 +1,4 @@
-//! `time.h` and `sys/time.h`. Times are UTC: a node knows no other zone.
+//! `time.h` and `sys/time.h`. Times are UTC, as there are no other time zones.
 
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use core::ptr::null_mut;
@@ -16,9 +16,9 @@ use crate::strings;
 use crate::sync::Shared;
 use crate::usage;
 
-/// Numbers of clocks, relibc's.
+/// Numbers of clocks, as in relibc.
 pub const CLOCK_REALTIME: c_int = 1;
-/// As above.
+/// The monotonic clock, as in relibc.
 pub const CLOCK_MONOTONIC: c_int = 4;
 const CLOCK_PROCESS: c_int = 2;
 const CLOCK_RAW: c_int = 5;
@@ -31,17 +31,17 @@ pub struct Timeval {
 }
 
 impl Timeval {
-    /// As a duration; `None` when it is not one.
+    /// Converts it to a duration; `None` if it is negative or too large.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.seconds).ok()?;
-        // Programs that use Rust's library store a number of 32 bits.
+        // Programs that use Rust's library store only 32 bits there.
         let micros = u64::try_from(self.microseconds as i32).ok()?;
         Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))
     }
 }
 
 impl Timespec {
-    /// As a duration; `None` when it is not one.
+    /// Converts it to a duration; `None` if it is negative or its nanoseconds are out of range.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.seconds).ok()?;
         let nanos = u32::try_from(self.nanoseconds)
@@ -63,8 +63,8 @@ impl From<Duration> for Timespec {
 /// The present time of a clock.
 ///
 /// # Errors
-/// `EINVAL`: there is no such clock; `CLOCK_THREAD_CPUTIME_ID` is one of these, as the kernel's
-/// list does not say which thread of a process has run how long.
+/// `EINVAL`: there is no such clock. That includes `CLOCK_THREAD_CPUTIME_ID`, as the kernel's list
+/// does not say how long each thread of a process has run.
 fn clock_time(clock: c_int) -> Result<Duration> {
     match clock {
         CLOCK_PROCESS => usage::run_time(),
@@ -72,7 +72,7 @@ fn clock_time(clock: c_int) -> Result<Duration> {
     }
 }
 
-/// The present time of a clock that goes on whoever runs.
+/// The present time of a clock that does not depend on which program runs.
 fn wall_time(clock: c_int) -> Option<Duration> {
     match clock {
         CLOCK_REALTIME => Some(time::unix_time()),
@@ -81,7 +81,7 @@ fn wall_time(clock: c_int) -> Option<Duration> {
     }
 }
 
-/// The point of the monotonic clock, in nanoseconds, at which `clock` shows `deadline`.
+/// The time of the monotonic clock, in nanoseconds, at which `clock` shows `deadline`.
 pub fn monotonic(clock: c_int, deadline: Duration) -> Option<u64> {
     let left = deadline.saturating_sub(wall_time(clock)?);
     let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
@@ -108,7 +108,7 @@ unsafe extern "C" fn clock_getres(clock: c_int, place: *mut Timespec) -> c_int {
     0
 }
 
-/// C's `struct timezone`: that of UTC is all zeros.
+/// C's `struct timezone`, which is all zeros for UTC.
 #[repr(C)]
 #[derive(Default)]
 struct Zone {
@@ -144,7 +144,7 @@ unsafe extern "C" fn time(place: *mut i64) -> i64 {
     now
 }
 
-/// Microseconds that the process has run: CLOCKS_PER_SEC is 1 000 000. -1 when that is not known.
+/// The time that the process has run in microseconds (CLOCKS_PER_SEC is 1 000 000); -1 if unknown.
 #[unsafe(no_mangle)]
 extern "C" fn clock() -> c_long {
     errno::give(usage::run_time().map(|time| time.as_micros() as c_long))
@@ -155,7 +155,7 @@ extern "C" fn difftime(end: i64, start: i64) -> f64 {
     end as f64 - start as f64
 }
 
-/// Sleeps are never interrupted, so nothing is ever left.
+/// Sleeps are never interrupted, so no time is ever left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int {
     // SAFETY: the caller's structure.
@@ -170,8 +170,8 @@ pub unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec)
     0
 }
 
-/// The result is the error number: `ENOTSUP` for the clock of the process, for which nothing waits.
-/// Sleeps are never interrupted.
+/// Returns the error number: `ENOTSUP` for the clock of the process, for which no sleep is
+/// possible. Sleeps are never interrupted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_nanosleep(
     clock: c_int,
@@ -199,7 +199,7 @@ unsafe extern "C" fn clock_nanosleep(
     0
 }
 
-/// C11's name for the present time of the wall clock; 0 for another base.
+/// C11's function for the present time of the wall clock; 0 for another base.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn timespec_get(place: *mut Timespec, base: c_int) -> c_int {
     const UTC: c_int = 1;
@@ -211,7 +211,7 @@ unsafe extern "C" fn timespec_get(place: *mut Timespec, base: c_int) -> c_int {
     UTC
 }
 
-/// Names of zones, that of the time in summer second.
+/// Names of the time zone, the second one for summer time.
 #[repr(transparent)]
 struct Names([*const c_char; 2]);
 
@@ -226,7 +226,7 @@ static timezone: c_long = 0;
 #[unsafe(no_mangle)]
 static daylight: c_int = 0;
 
-/// Nothing is to be found out: the variables are right from the start.
+/// Has nothing to do: the variables are right from the start.
 #[unsafe(no_mangle)]
 extern "C" fn tzset() {}
 
@@ -306,7 +306,7 @@ impl Broken {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gmtime_r(time: *const i64, place: *mut Broken) -> *mut Broken {
-    // Far enough for every year a C `int` can count.
+    // Wide enough for every year that fits into a C `int`.
     const LIMIT: i64 = 1 << 55;
     // SAFETY: the caller's number.
     let time = unsafe { *time };
@@ -346,7 +346,7 @@ unsafe extern "C" fn localtime(time: *const i64) -> *mut Broken {
     unsafe { gmtime(time) }
 }
 
-/// Brings the fields into their ranges, too.
+/// Also brings the fields into their ranges.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mktime(broken: *mut Broken) -> i64 {
     // SAFETY: the caller's structure.
@@ -367,7 +367,7 @@ unsafe extern "C" fn timegm(broken: *mut Broken) -> i64 {
     unsafe { mktime(broken) }
 }
 
-/// 0 when the text and its end do not fit.
+/// Returns 0 if the text and its zero byte do not fit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strftime(
     buffer: *mut c_char,

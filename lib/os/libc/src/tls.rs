@@ -1,35 +1,35 @@
-//! Thread-local storage: the block every thread of a C program finds at its FS base.
+//! Thread-local storage: the block to which the FS base of every thread of a C program points.
 //!
-//! The layout is that of the x86-64 ELF ABI, variant II: variables lie directly below the thread
-//! pointer, at which a word points to itself. Behind it is what this library keeps per thread;
-//! offset 0x28 is where compilers expect the stack protector's value.
+//! The layout is variant II of the x86-64 ELF ABI: variables lie directly below the thread
+//! pointer, and the word at the thread pointer holds its own address. Behind it is what this
+//! library keeps per thread; at offset 0x28 compilers expect the stack protector's value.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, addr_of};
 
-/// A function for a thread's end.
+/// A function to call when a thread ends.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// A handler of `pthread_cleanup_push`, in the stack of the function that has pushed it; the header
-/// has its size.
+/// A handler of `pthread_cleanup_push`, on the stack of the function that has pushed it. The
+/// header declares a structure of the same size.
 #[repr(C)]
 pub struct Handler {
     /// Called with the argument.
     pub function: Destructor,
-    /// The program's.
+    /// The program's argument for the function.
     pub argument: *mut c_void,
-    /// The one that was pushed before.
+    /// The handler that was pushed before this one.
     pub below: *mut Handler,
 }
 
-/// What `pthread_setcancelstate` and `pthread_setcanceltype` have set: of both, 0 comes first.
+/// What `pthread_setcancelstate` and `pthread_setcanceltype` have set. Both begin with 0.
 #[derive(Clone, Copy, Default)]
 pub struct Cancellation {
     /// Whether the thread may be cancelled.
     pub state: c_int,
-    /// When.
+    /// When the thread may be cancelled.
     pub kind: c_int,
 }
 
@@ -37,20 +37,20 @@ pub struct Cancellation {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Alternate {
-    /// Its lowest byte.
+    /// The lowest byte of the stack.
     pub start: *mut u8,
     /// 0 or [`DISABLED`](Self::DISABLED).
     pub flags: c_int,
-    /// Bytes.
+    /// The size of the stack in bytes.
     pub size: usize,
 }
 
 impl Alternate {
-    /// C's `SS_DISABLE`: no other stack.
+    /// C's `SS_DISABLE`: there is no other stack.
     pub const DISABLED: c_int = 2;
     /// C's `MINSIGSTKSZ`.
     pub const LEAST: usize = 2048;
-    /// The state that a thread begins with.
+    /// The state in which a thread begins.
     pub const NONE: Self = Self {
         start: core::ptr::null_mut(),
         flags: Self::DISABLED,
@@ -61,33 +61,34 @@ impl Alternate {
 /// The control block of a thread.
 #[repr(C)]
 pub struct Control {
-    /// Points to itself.
+    /// The address of this structure.
     own: *mut Control,
     reserved: [usize; 4],
     guard: usize,
     /// The thread's `errno`.
     pub errno: i32,
-    /// The thread's record in `pthread.rs`, which `pthread_self` gives; null only before start-up
-    /// is over.
+    /// The thread's record in `pthread.rs`, which `pthread_self` returns; null only during
+    /// start-up.
     pub record: *const c_void,
     /// The result of `gettid`.
     pub id: c_int,
-    /// Stack pointer to go back to for `pthread_exit`, 0 when there is none.
+    /// The stack pointer to which `pthread_exit` returns; 0 if there is none.
     pub leave: usize,
     /// The stack that the thread has passed to `sigaltstack`.
     pub alternate: Alternate,
     /// The locale that the thread has passed to `uselocale`.
     pub locale: *const u8,
-    /// The handler that `pthread_exit` is to call first; null: none.
+    /// The handler that `pthread_exit` calls first; null if there is none.
     pub handlers: *mut Handler,
-    /// What the thread wants of cancellation.
+    /// The thread's settings of cancellation.
     pub cancellation: Cancellation,
 }
 
-// Compilers put the protector's value there.
+// Compilers expect the protector's value there.
 const _: () = assert!(core::mem::offset_of!(Control, guard) == 0x28);
 
-/// The program headers' types and the size of a header: what is read of the ELF format here.
+/// The type of the program header for thread-local storage. The structures below are what this
+/// module reads of the ELF format.
 const PT_TLS: u32 = 7;
 
 #[repr(C)]
@@ -114,7 +115,7 @@ struct ProgramHeader {
 }
 
 unsafe extern "C" {
-    /// The program's own ELF header; every linker defines it for a program that has it in memory.
+    /// The program's own ELF header; every linker defines the symbol if the header is loaded.
     static __ehdr_start: ElfHeader;
 }
 
@@ -123,7 +124,7 @@ struct Image {
     data: &'static [u8],
     size: usize,
     align: usize,
-    /// Distance from the image's start to the thread pointer.
+    /// The distance in bytes from the image's start up to the thread pointer.
     below: usize,
 }
 
@@ -162,7 +163,8 @@ fn image() -> Image {
     none
 }
 
-/// A thread's block, freed by hand: the thread that owns it may be the one that frees it.
+/// A thread's block. It has to be freed explicitly, as its own thread may be the one that frees
+/// it.
 #[derive(Clone, Copy)]
 pub struct Block {
     start: NonNull<u8>,
@@ -174,7 +176,7 @@ pub struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// A block with the initial values; `None` without memory.
+    /// Makes a block with the initial values; `None` if there is no memory.
     pub fn new() -> Option<Block> {
         let image = image();
         let align = image.align.max(align_of::<Control>());
@@ -221,7 +223,7 @@ impl Block {
         self.control
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
     /// No thread may use the block afterwards, the calling one included.
@@ -231,7 +233,8 @@ impl Block {
     }
 }
 
-/// The same value for all threads, or a function that began in one could not end in another.
+/// The stack protector's value. All threads share it, as a function that begins in one thread may
+/// end in another.
 fn guard() -> usize {
     use core::sync::atomic::{AtomicUsize, Ordering};
     static GUARD: AtomicUsize = AtomicUsize::new(0);
@@ -240,7 +243,7 @@ fn guard() -> usize {
         return known;
     }
     let seed = runtime::time::Instant::now().as_nanos() as usize;
-    // A zero byte at the end stops string functions, the rest only has to differ between runs.
+    // A zero byte at its low end stops string functions; the rest only has to differ between runs.
     let value = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) << 8 | 1 << 63;
     match GUARD.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => value,
@@ -251,8 +254,8 @@ fn guard() -> usize {
 /// The calling thread's control block.
 pub fn control() -> *mut Control {
     let control;
-    // SAFETY: reads the word at the FS base, which start-up and `pthread_create` have set for every
-    // thread of a C program.
+    // SAFETY: reads the word at the FS base, which start-up and `pthread_create` have set for
+    // every thread of a C program.
     unsafe {
         asm!("mov {}, fs:[0]", out(reg) control, options(nostack, readonly, preserves_flags))
     };

@@ -1,5 +1,5 @@
-//! Further calls on files: transfers at a position, lengths, other names, and files with
-//! names that are not taken.
+//! Further calls on files: transfers at a position, lengths, renaming, unused file names, and
+//! parts of paths.
 
 use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -17,7 +17,7 @@ use crate::{descriptor, errno, parts, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
-/// The descriptor of something that has positions, and the position.
+/// Checks a descriptor and a position; `ESPIPE` if the file has no positions.
 fn place(number: c_int, offset: c_long) -> Result<(usize, usize)> {
     const TYPE: u16 = 0o170_000;
     const FIFO: u16 = 0o010_000;
@@ -33,7 +33,7 @@ fn place(number: c_int, offset: c_long) -> Result<(usize, usize)> {
     }
 }
 
-/// The flags of the descriptor itself.
+/// Tells the kernel to use the flags of the descriptor itself.
 const OWN_FLAGS: usize = usize::MAX;
 
 #[unsafe(no_mangle)]
@@ -65,7 +65,7 @@ fn set_length(number: usize, length: c_long) -> Result<()> {
     fd::truncate(number, length)
 }
 
-/// Reads into parts, from a place on that moves with them.
+/// Reads into parts, from a position that advances with them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn preadv(
     number: c_int,
@@ -81,7 +81,7 @@ unsafe extern "C" fn preadv(
     }
 }
 
-/// Writes parts, from a place on that moves with them.
+/// Writes parts, to a position that advances with them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwritev(
     number: c_int,
@@ -97,10 +97,10 @@ unsafe extern "C" fn pwritev(
     }
 }
 
-/// Moves parts one after the other, each behind the one before.
+/// Transfers parts one after the other, each to or from the position behind the one before.
 ///
 /// # Safety
-/// `parts` is null or leads to that many.
+/// `parts` is null or points to that many.
 unsafe fn at_places(
     parts: *const Part,
     count: c_int,
@@ -120,7 +120,7 @@ unsafe fn at_places(
     errno::give(moved.map(|count| count as isize))
 }
 
-/// Makes a file at least so long that these bytes are in it; the number of the error.
+/// Makes a file long enough to contain these bytes; returns the error number.
 #[unsafe(no_mangle)]
 extern "C" fn posix_fallocate(number: c_int, offset: c_long, length: c_long) -> c_int {
     let allocate = || {
@@ -161,10 +161,11 @@ unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     errno::done(from.and_then(|from| fs::rename(from, to?)))
 }
 
-/// Fills the six letters at the end of a path with others until `make` has made something there.
+/// Replaces the six letters `X` at the end of a path by others until `make` succeeds in making a
+/// file there, or fails with another error than `EEXIST`.
 ///
 /// # Safety
-/// `path` is a string that may be written to.
+/// `path` is a writable string.
 unsafe fn with_free_name(
     path: *mut c_char,
     mut make: impl FnMut(&str) -> Result<c_int>,
@@ -202,7 +203,7 @@ unsafe fn with_free_name(
     Err(Error::new(EEXIST))
 }
 
-/// Opens a file that no other process has.
+/// Makes and opens a file at a path where there is none.
 pub fn open_new(path: &str) -> Result<c_int> {
     open_path(path, (O_RDWR | O_CREAT | O_EXCL) as c_int, 0o600)
 }
@@ -213,7 +214,7 @@ unsafe extern "C" fn mkstemp(path: *mut c_char) -> c_int {
     errno::give(unsafe { with_free_name(path, open_new) })
 }
 
-/// As `mkstemp`, with these flags of `open` besides.
+/// As `mkstemp`, with more flags for `open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mkostemp(path: *mut c_char, flags: c_int) -> c_int {
     let open = |path: &str| {
@@ -243,11 +244,11 @@ unsafe extern "C" fn mkdtemp(path: *mut c_char) -> *mut c_char {
 /// C's `L_tmpnam`.
 const NAME_LENGTH: usize = 20;
 
-/// The result of `tmpnam` for callers that bring no place.
+/// The result of `tmpnam` for callers that pass no buffer.
 pub static NAME: Shared<[u8; NAME_LENGTH]> = Shared::new([0; NAME_LENGTH]);
 
-/// A name that no file has; null when none was found. Another process may take it: `mkstemp` does
-/// not leave that time.
+/// Returns a name that no file has; null if none was found. Another process may take the name
+/// before the caller does, which `mkstemp` avoids.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tmpnam(place: *mut c_char) -> *mut c_char {
     let free = |path: &str| match runtime::fs::metadata(path) {
@@ -274,7 +275,7 @@ unsafe extern "C" fn tmpnam(place: *mut c_char) -> *mut c_char {
     place
 }
 
-/// A stream over a file without a name.
+/// Opens a stream over a new file whose name is removed at once.
 #[unsafe(no_mangle)]
 extern "C" fn tmpfile() -> *mut File {
     let mut path = *b"/tmp/file-XXXXXX\0";
@@ -292,7 +293,7 @@ extern "C" fn tmpfile() -> *mut File {
     }
 }
 
-/// The directory part of a path, which may be cut in place.
+/// The directory part of a path. May write to the string to cut it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dirname(path: *mut c_char) -> *mut c_char {
     const HERE: &core::ffi::CStr = c".";
@@ -327,7 +328,7 @@ unsafe extern "C" fn __xpg_basename(path: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's string.
     let text = unsafe { strings::bytes(path) };
     let Some(last) = text.iter().rposition(|byte| *byte != b'/') else {
-        // Nothing but slashes, of which one is left; or nothing at all.
+        // Only slashes, of which one remains; or an empty string.
         return match text.len() {
             0 => HERE.as_ptr().cast_mut(),
             length => path.wrapping_add(length - 1),

@@ -1,5 +1,5 @@
-//! Read-write locks, barriers and spin locks of `pthread.h`, and `semaphore.h`: each a word that is
-//! waited for.
+//! Read-write locks, barriers and spin locks of `pthread.h`, and `semaphore.h`. Each is a word on
+//! which threads wait ([`sync::wait`]).
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use syscall::error::{EAGAIN, EBUSY, EINTR, EINVAL, ENOSYS, EOVERFLOW, EPERM, ETI
 use crate::files::Timespec;
 use crate::{errno, sync, time};
 
-/// All threads that wait for a word.
+/// How many threads to wake: all that wait on a word.
 const ALL: usize = usize::MAX >> 1;
 
-/// A point of the wall clock as one of the clock that waits are measured by.
+/// Converts a time of the wall clock to the monotonic clock, which measures waits.
 ///
 /// # Safety
 /// `end` is the caller's structure.
@@ -23,19 +23,21 @@ unsafe fn deadline(end: *const Timespec) -> Result<u64, c_int> {
         .ok_or(EINVAL)
 }
 
-/// `pthread_rwlock_t`; all zero is a free one. Readers come before writers.
+/// `pthread_rwlock_t`; all zero is a free one. A reader takes the lock even while a writer waits.
 #[repr(C)]
 struct RwLock {
-    /// Readers that have it, or [`WRITER`]; with [`WAITS`] when a thread may wait.
+    /// The number of readers that hold the lock, or [`WRITER`]; with [`WAITS`] if a thread may
+    /// wait.
     state: AtomicU32,
 }
 
-/// In the state: whoever frees the lock has to wake those that wait.
+/// In the state: the thread that frees the lock has to wake the waiting threads.
 const WAITS: u32 = 1 << 31;
 const WRITER: u32 = WAITS - 1;
 
 impl RwLock {
-    /// Takes it; with `limit` asks for the end of the wait only when there is one.
+    /// Takes the lock, as a writer if `writes`. Calls `limit` for the end of the wait only if it
+    /// has to wait; an error of `limit` is the result.
     fn take(&self, writes: bool, limit: impl Fn() -> Result<Option<u64>, c_int>) -> c_int {
         loop {
             let state = self.state.load(Ordering::Relaxed);
@@ -50,7 +52,7 @@ impl RwLock {
                 (readers, false) if readers == WRITER - 1 => return EAGAIN,
                 (readers, false) => readers + 1,
             };
-            // Those that wait go on waiting: somebody has the lock.
+            // The mark stays: the threads that wait still do, as the lock is held.
             let next = next | state & WAITS;
             let taken =
                 self.state
@@ -61,7 +63,7 @@ impl RwLock {
         }
     }
 
-    /// Waits for another state than this one, in which somebody has the lock; 0, or an error
+    /// Waits until the state, in which a thread holds the lock, has changed. Returns 0 or an error
     /// number.
     fn wait(&self, state: u32, limit: impl Fn() -> Result<Option<u64>, c_int>) -> c_int {
         let end = match limit() {
@@ -77,7 +79,7 @@ impl RwLock {
         }
         match sync::wait(&self.state, marked, end) {
             Err(Error { errno: ETIMEDOUT }) => ETIMEDOUT,
-            // Any other answer leads to another look.
+            // After any other answer the caller looks at the state again.
             _ => 0,
         }
     }
@@ -85,7 +87,7 @@ impl RwLock {
     fn give_back(&self) -> c_int {
         let given_back = |state: u32| match state & !WAITS {
             0 => None,
-            // The last one to leave clears the mark and wakes.
+            // The last holder to leave clears the mark and wakes.
             1 | WRITER => Some(0),
             _ => Some(state - 1),
         };
@@ -178,11 +180,11 @@ unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut RwLock) -> c_int {
 struct Barrier {
     wanted: u32,
     arrived: AtomicU32,
-    /// Changes when all have arrived.
+    /// Changes when all threads have arrived.
     round: AtomicU32,
-    /// Threads that may still look at the words above.
+    /// The threads that may still read the words above.
     inside: AtomicU32,
-    /// For the size of relibc's.
+    /// Fills the structure up to the size of relibc's.
     reserved: [u32; 2],
 }
 
@@ -207,7 +209,7 @@ unsafe extern "C" fn pthread_barrier_init(
     0
 }
 
-/// Waits until those that were let through have gone.
+/// Waits until the threads that the barrier has released have left `pthread_barrier_wait`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut Barrier) -> c_int {
     // SAFETY: the caller's barrier.
@@ -221,7 +223,7 @@ unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut Barrier) -> c_int {
     0
 }
 
-/// -1 for one of the threads, 0 for the others.
+/// Returns -1 to the thread that arrives last, 0 to the others.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_barrier_wait(barrier: *mut Barrier) -> c_int {
     // SAFETY: the caller's barrier.
@@ -235,7 +237,7 @@ unsafe extern "C" fn pthread_barrier_wait(barrier: *mut Barrier) -> c_int {
         sync::wake(&barrier.round, ALL);
     } else {
         while barrier.round.load(Ordering::Acquire) == round {
-            // Any answer leads to another look.
+            // After any answer the loop looks at the round again.
             let _ = sync::wait(&barrier.round, round, None);
         }
     }
@@ -266,7 +268,7 @@ unsafe extern "C" fn pthread_spin_trylock(lock: *mut u32) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_lock(lock: *mut u32) -> c_int {
-    /// Polls before another thread gets the processor: the holder of the lock may need it.
+    /// Attempts before the thread yields the processor, which the holder of the lock may need.
     const LOOKS: u32 = 100;
     let mut looks = 0;
     // SAFETY: the same contract.
@@ -288,21 +290,22 @@ unsafe extern "C" fn pthread_spin_unlock(lock: *mut u32) -> c_int {
     0
 }
 
-/// `sem_t`: the count in the low half of a word, those that wait in the high one. Both change at
-/// once: the woken thread may free the semaphore while its poster is still in `sem_post`.
+/// `sem_t`: a word with the count in its low half and the number of waiting threads in its high
+/// half. `sem_post` changes the count and learns of waiting threads in one operation, because a
+/// woken thread may free the semaphore while its poster is still in `sem_post`.
 type Semaphore = AtomicU64;
 
 const WAITER: u64 = 1 << 32;
 const LARGEST: u32 = 0x7fff_ffff;
 
-/// The half that is waited for.
+/// The low half of the word, on which threads wait.
 fn count_of(semaphore: &Semaphore) -> &AtomicU32 {
     // SAFETY: the low half of a living word, on a little-endian machine; only the kernel looks at
     // it as such.
     unsafe { AtomicU32::from_ptr(semaphore.as_ptr().cast()) }
 }
 
-/// Takes one; false when there is none.
+/// Takes one from the count; false if the count is 0.
 fn take(semaphore: &Semaphore) -> bool {
     let taken = |word: u64| (word as u32 != 0).then(|| word - 1);
     let update = semaphore.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken);
@@ -323,7 +326,7 @@ fn wait_for(semaphore: &Semaphore, end: Option<u64>) -> c_int {
     0
 }
 
-/// `ENOSYS` for one that processes are to share.
+/// Fails with `ENOSYS` for a semaphore that processes share.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sem_init(semaphore: *mut u64, shared: c_int, count: u32) -> c_int {
     if shared != 0 || count > LARGEST {

@@ -1,9 +1,9 @@
-//! Waiting for several descriptors of any kinds: SCIF endpoints answer with SCIF's own bits,
-//! counters by their value, the others with what their scheme reports.
+//! Waiting for several descriptors of any kind. A SCIF endpoint reports SCIF's own bits, a counter
+//! is ready by its value, and any other file by the events of its scheme.
 //!
-//! A wait is first a short sleep in which the kernel looks where bytes arrive at connections, if
-//! they are few: an answer that comes soon needs no request to their driver. Else it is a sleep in
-//! an event queue.
+//! A wait over few connections begins with a short sleep, in which the kernel polls the words
+//! where bytes arrive: an answer that comes soon costs no request to the driver. After that, or if
+//! a short sleep does not pay, the thread sleeps in an event queue.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,17 +26,17 @@ unsafe extern "C" {
     safe fn skiff_scif_readiness(number: c_int, events: c_int) -> c_int;
     /// The readiness of a socket, or a negated error number; in `libsocket`.
     safe fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int;
-    /// Where something will show at an endpoint; in `libscif`.
+    /// The words or the queue that show changes at an endpoint; in `libscif`.
     safe fn skiff_scif_sign(number: c_int) -> Sign;
-    /// The same at a socket; in `libsocket`.
+    /// The words or the queue that show changes at a socket; in `libsocket`.
     safe fn skiff_socket_sign(number: c_int) -> Sign;
-    /// Stores descriptors that are to be watched beside the socket's own; how many.
+    /// Stores the descriptors to watch in addition to the socket's own, and returns how many.
     fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize;
 }
 
-/// Most descriptors that are watched beside a socket's own.
+/// The most descriptors to watch in addition to a socket's own.
 const MOST_WATCHED: usize = 128;
-/// The key of events of those descriptors.
+/// The key of the events of these descriptors.
 const WATCHED: usize = usize::MAX;
 
 /// Whether short sleeps pay, for all waits of this program.
@@ -60,16 +60,16 @@ const OUT_NORMAL: c_short = 0x100;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// The descriptor; a negative one is not looked at.
+    /// The descriptor; an entry with a negative one is skipped.
     pub number: c_int,
-    /// What is asked for.
+    /// The events that the caller asks for.
     pub events: c_short,
-    /// What is there.
+    /// The events that were found.
     pub revents: c_short,
 }
 
 impl Entry {
-    /// One of which nothing is known yet.
+    /// An entry in which nothing was found yet.
     pub fn new(number: c_int, events: c_short) -> Self {
         let revents = 0;
         Self {
@@ -80,24 +80,25 @@ impl Entry {
     }
 }
 
-/// How an entry's readiness is found.
+/// How the readiness of an entry is found.
 #[derive(Clone)]
 enum Source {
-    /// Not looked at: its number is negative.
+    /// Skipped: its number is negative.
     None,
-    /// Its number names nothing.
+    /// Its number names no open file.
     Unknown,
     /// By asking the endpoint.
     Scif,
-    /// By asking the counter; events tell of its changes.
+    /// By asking the counter; events report its changes.
     Counter(Arc<Counter>),
-    /// By whoever waits; events tell that a set is to be looked at again.
+    /// By the caller, who looks at the members; an event means that the set has to be looked at
+    /// again.
     Set(Arc<Bell>),
     /// By an event.
     Event,
-    /// Always ready for everything: plain files.
+    /// Always ready for everything: a plain file.
     Always,
-    /// The daemon behind it has ended: an error.
+    /// The daemon behind the file has ended, which is an error.
     Gone,
 }
 
@@ -122,7 +123,7 @@ impl Source {
         matches!(self, Self::Event)
     }
 
-    /// Whether an event is only a reason to look.
+    /// Whether an event does not say what is ready, so that the file has to be asked.
     fn is_asked(&self) -> bool {
         matches!(self, Self::Scif | Self::Counter(_) | Self::Set(_))
     }
@@ -134,8 +135,8 @@ pub fn count(entries: &[Entry]) -> usize {
     ready.count()
 }
 
-/// Looks at the entries, whenever one of them may have changed, until `judge` gives something for
-/// what is found; `None` after `limit`.
+/// Looks at the entries whenever one of them may have changed, until `judge` returns a result for
+/// what was found; `None` after `limit`.
 ///
 /// # Errors
 /// Those of event queues: `EMFILE`, `ENOMEM`.
@@ -178,8 +179,8 @@ pub fn watch<T>(
     Ok(result)
 }
 
-/// Sleeps in an event queue until `judge` gives something, or the deadline has come. A queue that
-/// is there already has the entries that only events tell of: some events come once.
+/// Sleeps in an event queue until `judge` returns a result or the deadline has come. A queue that
+/// exists already has the entries that only events report: some events come only once.
 fn sleep_in_queue<T>(
     entries: &mut [Entry],
     mut sources: Vec<Source>,
@@ -203,7 +204,7 @@ fn sleep_in_queue<T>(
     // After subscribing, so that nothing that happens in between is missed.
     look(entries, &sources);
     watch_more(&mut queue, entries, &mut watched);
-    // What is there already is told at once, with what events say at this moment.
+    // If something is ready already, or a set may be, the first wait only collects events.
     let is_set = |source: &Source| matches!(source, Source::Set(_));
     let mut is_in_haste = count(entries) > 0 || sources.iter().any(is_set);
     loop {
@@ -216,7 +217,7 @@ fn sleep_in_queue<T>(
             false => left,
         };
         events.clear();
-        // With entries that report by events one look at the queue is needed in any case.
+        // If events report some entries, the queue has to be read even when the limit is zero.
         if !nothing_but_asked || left != Some(Duration::ZERO) {
             queue.wait(left, &mut events)?;
         }
@@ -236,7 +237,7 @@ fn sleep_in_queue<T>(
     }
 }
 
-/// Takes down what events have told of.
+/// Stores in the entries what the events report.
 fn note(entries: &mut [Entry], sources: &[Source], events: &[Ready<usize>]) {
     for event in events.iter().filter(|event| event.source != WATCHED) {
         let number = entries[event.source].number;
@@ -248,7 +249,7 @@ fn note(entries: &mut [Entry], sources: &[Source], events: &[Ready<usize>]) {
     }
 }
 
-/// Forgets what events have told of: the next one says it again.
+/// Clears what events have reported; the next event reports it again.
 fn forget_events(entries: &mut [Entry], sources: &[Source]) {
     for (entry, source) in entries.iter_mut().zip(sources) {
         if source.is_event() {
@@ -257,14 +258,15 @@ fn forget_events(entries: &mut [Entry], sources: &[Source]) {
     }
 }
 
-/// Whether there are connections, not too many, and none is waited for to have room, which a
-/// receiver gives back only to senders that ask for it. Behind a look.
+/// Whether there are connections, but not too many, and no entry waits for room to send: a
+/// receiver reports room only to senders that ask for it. To be called after a look at the
+/// entries.
 fn can_sleep_shortly(entries: &[Entry], sources: &[Source]) -> bool {
     let mut count = 0;
     for (entry, source) in entries.iter().zip(sources) {
         if let Source::Scif = source {
             count += 1;
-            // What is ready and was not enough is an edge that was told before.
+            // What is ready but not enough for `judge` is an edge that was reported before.
             if entry.events & !entry.revents & (OUT | OUT_NORMAL) != 0 {
                 return false;
             }
@@ -274,7 +276,7 @@ fn can_sleep_shortly(entries: &[Entry], sources: &[Source]) -> bool {
     (1..=MAX_WORDS / 2 + 1).contains(&count)
 }
 
-/// The words of a short sleep.
+/// The words that the kernel polls in a short sleep.
 #[derive(Default)]
 struct Words {
     list: [Watched; MAX_WORDS],
@@ -282,7 +284,7 @@ struct Words {
 }
 
 impl Words {
-    /// Adds some; whether there was room.
+    /// Adds some words; false if there was no room.
     fn push(&mut self, words: &[Watched]) -> bool {
         match self.list.get_mut(self.count..self.count + words.len()) {
             Some(place) => {
@@ -306,8 +308,9 @@ fn sign_of(number: c_int) -> Sign {
     }
 }
 
-/// Sleeps for a short time where the kernel looks at the words of connections, beside events of the
-/// other entries, for which it may make a queue; what `judge` gives for what is found then.
+/// Sleeps for a short time in which the kernel polls the words of connections. The events of the
+/// other entries end the sleep too; for them it may make a queue. Returns what `judge` makes of
+/// what is found then.
 fn sleep_shortly<T>(
     entries: &mut [Entry],
     sources: &mut [Source],
@@ -342,7 +345,7 @@ fn sleep_shortly<T>(
     if words.count == 0 {
         return Ok(None);
     }
-    // One listener has a queue already.
+    // A single listener has a queue already.
     if has_events || listeners.len() > 1 {
         *queue = Some(queue_of_events(entries, sources, &listeners)?);
     }
@@ -350,7 +353,7 @@ fn sleep_shortly<T>(
         Some(queue) => Some(queue.descriptor()),
         None => listeners.first().copied(),
     };
-    // What comes behind this look changes a word, or is an event.
+    // What happens after this look changes a word or makes an event.
     find(entries, sources, queue.as_mut())?;
     if let Some(result) = judge(entries) {
         return Ok(Some(result));
@@ -367,7 +370,7 @@ fn sleep_shortly<T>(
     Ok(result)
 }
 
-/// A queue for the listeners of these queues and for the entries that only events tell of.
+/// Makes a queue with the given queues of listeners and the entries that only events report.
 fn queue_of_events(
     entries: &[Entry],
     sources: &mut [Source],
@@ -375,7 +378,7 @@ fn queue_of_events(
 ) -> Result<Queue<usize>> {
     let mut queue = Queue::new()?;
     for watch in listeners {
-        // One that another thread has closed has nothing to say.
+        // A listener that another thread has closed sends no events.
         let _ = queue.subscribe(*watch, EventFlags::EVENT_READ, WATCHED);
     }
     for index in 0..entries.len() {
@@ -386,7 +389,7 @@ fn queue_of_events(
     Ok(queue)
 }
 
-/// Finds what entries are ready for at this moment.
+/// Finds for what the entries are ready at this moment.
 fn find(entries: &mut [Entry], sources: &[Source], queue: Option<&mut Queue<usize>>) -> Result<()> {
     if let Some(queue) = queue
         && sources.iter().any(Source::is_event)
@@ -403,8 +406,8 @@ fn nanoseconds(limit: Duration) -> u64 {
     u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Subscribes an endpoint again of which an event has told something that is over already, as
-/// another thread was quicker: the peer is asked once for word of the next bytes, and that was it.
+/// Subscribes an endpoint again if an event announced what another thread has taken since: the
+/// peer announces new bytes once for each request.
 fn renew(
     queue: &mut Queue<usize>,
     entries: &[Entry],
@@ -442,7 +445,7 @@ fn subscribe(
 ) -> Result<()> {
     let number = entries[index].number;
     let source = &mut sources[index];
-    // One subscription for each descriptor; it asks for what any of its entries asks.
+    // One subscription for each descriptor, with the events of all its entries.
     let first = entries.iter().position(|entry| entry.number == number);
     let is_watched = source.is_event() || source.is_asked() && first == Some(index);
     if !is_watched {
@@ -458,7 +461,7 @@ fn subscribe(
     if wanted.is_empty() {
         return Ok(());
     }
-    // Not the number of a counter or a set, where another thread may have put another file.
+    // Not the number of a counter or a set, at which another thread may have put another file.
     let watched = match source {
         Source::Counter(counter) => counter.watched(),
         Source::Set(bell) => bell.reader(),
@@ -473,7 +476,8 @@ fn subscribe(
         wanted = EventFlags::EVENT_READ;
     }
     match queue.subscribe(watched, wanted, first.unwrap_or(index)) {
-        // `dup2` has put one of these there: what was subscribed is its pipe, which tells of it.
+        // `dup2` has put a counter or a set there: the subscription is to its pipe, which reports
+        // its changes.
         Ok(()) if source.is_event() && own::is_own(number) => {
             for (entry, source) in entries.iter().zip(sources) {
                 if entry.number == number {
@@ -485,7 +489,7 @@ fn subscribe(
         // Another thread has closed it.
         Err(error) if error.errno == EBADF => *source = Source::Unknown,
         Err(error) if error.errno == ENODEV && source.is_event() => *source = Source::Gone,
-        // Files without events are always ready, as POSIX has it for plain files.
+        // A file without events is always ready, as POSIX says of plain files.
         Err(_) if source.is_event() => *source = Source::Always,
         Err(error) => return Err(error),
     }
@@ -506,8 +510,8 @@ pub fn has_events(number: c_int) -> Result<bool> {
     }
 }
 
-/// Watches what sockets want to have watched beside themselves, as far as it is new: connections
-/// that listeners are setting up. What has come already makes an event.
+/// Subscribes the descriptors that sockets have to watch in addition to their own and that are
+/// new: connections that listeners are setting up. What has arrived already makes an event.
 fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_int>) {
     for entry in entries
         .iter()
@@ -519,7 +523,7 @@ fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_i
             unsafe { skiff_socket_watched(entry.number, places.as_mut_ptr(), MOST_WATCHED) };
         for number in places.into_iter().take(count) {
             if !watched.contains(&number) {
-                // One that has gone meanwhile has nothing to say.
+                // A connection that has gone meanwhile sends no events.
                 let _ = queue.subscribe(number as usize, EventFlags::EVENT_READ, WATCHED);
                 watched.push(number);
             }
@@ -527,7 +531,7 @@ fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_i
     }
 }
 
-/// Asks all that can be asked.
+/// Finds the readiness of all entries that can be asked.
 fn look(entries: &mut [Entry], sources: &[Source]) {
     for (entry, source) in entries.iter_mut().zip(sources) {
         entry.revents = match source {
@@ -556,7 +560,7 @@ fn look(entries: &mut [Entry], sources: &[Source]) {
     }
 }
 
-/// A time limit in milliseconds as `poll` takes it: a negative one is none.
+/// A time limit in milliseconds as `poll` takes it; a negative one means none.
 pub fn limit_of(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
