@@ -1,16 +1,16 @@
-//! Those who wait for the same thing, in the order in which they came.
+//! Waiters for the same thing, in the order of their arrival.
 
 use alloc::collections::BTreeMap;
 
-/// A place in a line. Places are never used again.
+/// A place in a line. No place is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u64);
 
-/// A line. A program decides how long it gets, so it needs no contiguous memory; with one in it,
-/// which is most often, it needs none at all.
+/// A line of waiters. Programs decide how long it gets, so it needs no contiguous memory. With a
+/// single waiter, the most frequent case, it allocates nothing.
 #[derive(Debug)]
 pub struct Line<T> {
-    /// The one that came when the line was empty. Who comes later stands behind.
+    /// The waiter that came when the line was empty. Later ones are in `behind`.
     first: Option<(Place, T)>,
     behind: BTreeMap<u64, T>,
     next: u64,
@@ -23,7 +23,7 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// An empty line.
+    /// Makes an empty line.
     pub const fn new() -> Self {
         Self {
             first: None,
@@ -32,7 +32,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Adds one at the end.
+    /// Adds a waiter at the end.
     pub fn join(&mut self, who: T) -> Place {
         let place = Place(self.next);
         self.next += 1;
@@ -44,7 +44,7 @@ impl<T> Line<T> {
         place
     }
 
-    /// Takes the one that has waited longest.
+    /// Removes the waiter that has waited longest.
     pub fn take_first(&mut self) -> Option<T> {
         match self.first.take() {
             Some((_, who)) => Some(who),
@@ -52,7 +52,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Takes the one at a place, if it was not taken.
+    /// Removes the waiter at a place, if it is still there.
     pub fn leave(&mut self, place: Place) -> Option<T> {
         match self.first.take_if(|(first, _)| *first == place) {
             Some((_, who)) => Some(who),
@@ -60,12 +60,12 @@ impl<T> Line<T> {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.first.is_none() && self.behind.is_empty()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.behind.len()
     }

@@ -1,6 +1,6 @@
-//! Locks of files: parts of a file that a process, or an opening of the file, keeps for itself or
-//! shares. They bind only those who ask for locks. Redox has the calls for them (`StdFsCallKind`);
-//! redox-scheme's own table of them needs `std`.
+//! Locks of files: ranges of bytes that a process, or an open file, holds alone or shares. They
+//! bind only programs that ask for locks. Redox has the calls for them (`StdFsCallKind`);
+//! redox-scheme's own table of locks needs `std`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,26 +8,26 @@ use core::ops::Range;
 
 use syscall::error::{EINVAL, ENOLCK, Error, Result};
 
-/// The most locks in one table: each takes memory of the daemon.
+/// The most locks in one table, as each takes memory of the daemon.
 const MOST: usize = 16_384;
 
-/// Who has a lock. Its own locks never stand in its way.
+/// Who holds a lock. Locks of the same owner never conflict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Owner {
-    /// All descriptors that came from one opening of the file (`flock`).
+    /// An open file, with all descriptors that were copied from its first one (`flock`).
     Opening(usize),
     /// A process (`F_SETLK`).
     Process(usize),
 }
 
-/// A part of a file that is locked.
+/// A locked range of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lock {
-    /// Who has it.
+    /// Who holds it.
     pub owner: Owner,
-    /// Its bytes; `u64::MAX` is the end of any file.
+    /// The locked bytes; an end of `u64::MAX` means the end of any file.
     pub bytes: Range<u64>,
-    /// Nobody else has a lock there.
+    /// Whether no other owner can have a lock there.
     pub is_exclusive: bool,
 }
 
@@ -40,10 +40,10 @@ impl Lock {
     }
 }
 
-/// The bytes of a lock from `start` on; a length of 0 reaches to the end of any file.
+/// The range of `length` bytes from `start`; a length of 0 means up to the end of any file.
 ///
 /// # Errors
-/// `EINVAL`: beyond what a number can hold.
+/// `EINVAL`: the end is beyond what a number can hold.
 pub fn bytes(start: u64, length: u64) -> Result<Range<u64>> {
     let end = match length {
         0 => Some(u64::MAX),
@@ -55,15 +55,15 @@ pub fn bytes(start: u64, length: u64) -> Result<Range<u64>> {
 /// The locks of all files of a scheme.
 #[derive(Debug, Default)]
 pub struct Locks {
-    /// By the number of the file.
+    /// The locks of each file, by the number of the file.
     files: BTreeMap<u64, Vec<Lock>>,
     count: usize,
-    /// A part was given back that somebody may wait for.
+    /// A range was released for which another owner may wait.
     is_freed: bool,
 }
 
 impl Locks {
-    /// What stands in the way of a lock.
+    /// The first lock that conflicts with a wanted one.
     pub fn in_the_way(&self, file: u64, wanted: &Lock) -> Option<&Lock> {
         let locks = self.files.get(&file)?.iter();
         locks
@@ -71,8 +71,8 @@ impl Locks {
             .min_by_key(|lock| lock.bytes.start)
     }
 
-    /// Takes a lock in place of what its owner had of these bytes; false when others are in the
-    /// way, and nothing has changed.
+    /// Takes a lock in place of those that its owner has on these bytes. Returns false, and
+    /// changes nothing, if other owners' locks conflict.
     ///
     /// # Errors
     /// `ENOLCK`: too many locks.
@@ -80,7 +80,7 @@ impl Locks {
         if self.in_the_way(file, &wanted).is_some() {
             return Ok(false);
         }
-        // One lock more, and one that is cut into two.
+        // This adds one lock, and may cut another one into two.
         if self.count + 2 > MOST {
             return Err(Error::new(ENOLCK));
         }
@@ -90,10 +90,10 @@ impl Locks {
         Ok(true)
     }
 
-    /// Gives the bytes back that the owner has of these.
+    /// Releases the owner's locks on these bytes.
     ///
     /// # Errors
-    /// `ENOLCK`: a lock would become two, and there are too many.
+    /// `ENOLCK`: a lock may be cut into two, and there are too many.
     pub fn release(&mut self, file: u64, owner: Owner, bytes: &Range<u64>) -> Result<()> {
         if self.count + 1 > MOST && *bytes != (0..u64::MAX) {
             return Err(Error::new(ENOLCK));
@@ -102,7 +102,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Gives all locks of an owner back.
+    /// Releases all locks of an owner on a file.
     pub fn release_all(&mut self, file: u64, owner: Owner) {
         self.give_back(file, owner, &(0..u64::MAX));
     }
@@ -136,7 +136,7 @@ impl Locks {
         }
     }
 
-    /// Whether something was given back since this was asked last.
+    /// Whether a range was released since the last call.
     pub fn take_freed(&mut self) -> bool {
         core::mem::take(&mut self.is_freed)
     }

@@ -1,6 +1,6 @@
 //! The state machine of a link between virtual machines. Two nodes exchange the addresses of their
-//! queue pairs through the link memory, and each notices that the other has come, restarted, hung
-//! or left. Memory and time are arguments, so tests run both sides against each other without a
+//! queue pairs through the link memory, and each notices when the other starts, restarts, hangs or
+//! leaves. Memory and time are arguments, so tests run both sides against each other without a
 //! device or a clock.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!                     Stopped (link failed) --------------+<-- link_failed, silence (Fail) --+
 //! ```
 //!
-//! Our record promises that this node no longer writes to the peer's memory, and that covers
+//! Our record promises that this node no longer writes to the peer's memory. That includes
 //! everything that programs have mapped. So the caller cuts the aperture off before
 //! [`Link::link_failed`], [`Link::leave`], and [`Link::done`] (except for the outcome of a queue
 //! pair that was attached, or is usable).
@@ -32,23 +32,23 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::heartbeat::Heartbeat;
 use crate::function::{LinkStep, Outcome};
 
-/// Nanoseconds until the next request for a queue pair for which there was no memory.
+/// Nanoseconds until this side requests a queue pair again after there was no memory for one.
 const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 
-/// Least time between two queue pairs, in nanoseconds: a peer that changes its record all the time
-/// cannot keep this side busy making new ones.
+/// The least time between two queue pairs, in nanoseconds. A peer that changes its record all the
+/// time cannot keep this side busy with making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
 
-/// The interrupt vector with which the peer rings this side: the only one in use.
+/// The interrupt vector with which the peer rings this side; no other is in use.
 const DOORBELL_VECTOR: u32 = 0;
 
-/// The start of the unused part of the link memory: behind the records, on a page of its own.
+/// The start of the unused part of the link memory: after the records, at a page boundary.
 const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 
 /// This side's state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// No queue pair; one is requested at this time.
+    /// No queue pair; this side requests one at the time `since`.
     Detached { since: u64 },
     /// [`LinkStep::Attach`] was requested.
     Attaching,
@@ -95,7 +95,7 @@ struct Found {
     peer: u32,
 }
 
-/// Why a piece of memory is no link of this node.
+/// Why a region of memory is not a link of this node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NotALink {
     /// There is no header, or its values do not fit this node.
@@ -180,9 +180,9 @@ impl Link {
         link::record_offset(self.own)
     }
 
-    /// The peer's record, copied once. A copy that was torn by a change counts as absent. A record
-    /// with another generation than before is another incarnation of the peer, so a missed change
-    /// is noticed at the next check.
+    /// The peer's record, copied once. If the record changes during the copy, the peer counts as
+    /// absent. A record with a new generation is a new incarnation of the peer, so a change that
+    /// is missed here is noticed at the next check.
     fn peer_record(&self) -> Record {
         self.whole_peer_record().unwrap_or(Record::new_zeroed())
     }
@@ -209,7 +209,7 @@ impl Link {
             || ours
     }
 
-    /// Stores a word of our record. It cannot fail: the place was checked with the length.
+    /// Stores a word of our record. It cannot fail, as `new` has checked the length of the memory.
     fn publish_word(&mut self, offset: usize, value: u32) {
         let stored = self
             .memory
@@ -225,7 +225,7 @@ impl Link {
         if now >= self.next_check {
             self.next_check = now.saturating_add(self.timing.heartbeat_ns);
         }
-        // Beat at doorbells, too: the peer may be probing.
+        // Beats at doorbells, too, as the peer may be probing.
         self.heartbeat.beat(&self.memory);
         let peer = self.peer_record();
         let is_down = self.is_down();
@@ -305,8 +305,8 @@ impl Link {
         }
     }
 
-    /// Publishes nothing any more, because the peer's memory cannot be cut off. The peer then
-    /// considers this node hung, and keeps the memory that programs here may write to.
+    /// Stops publishing, because the peer's memory cannot be cut off. The peer then considers this
+    /// node hung, and keeps the memory to which programs here may write.
     pub fn stop_publishing(&mut self) {
         self.state = State::Left;
     }
@@ -340,7 +340,7 @@ impl Link {
         record.generation = self.generation.into();
         record.doorbell = DOORBELL_VECTOR.into();
         record.queue_pair = queue_pair.into();
-        // The state stays absent until the rest of the record is there.
+        // The state stays absent until the rest of the record is written.
         let written = self.memory.write_bytes(self.own_place(), record.as_bytes());
         debug_assert!(written.is_ok());
         self.publish_word(RECORD_STATE, STATE_READY);
@@ -365,7 +365,7 @@ impl Link {
         matches!(self.state, State::Connected { .. })
     }
 
-    /// Stops the link that the engine gave up.
+    /// Stops the link after the engine has given it up.
     pub fn link_failed(&mut self) {
         if let State::Connected { peer } = self.state {
             self.stop(peer);
@@ -379,14 +379,14 @@ impl Link {
     }
 }
 
-/// The record at a place of the link memory, which `copy` copies; `None` when it changed meanwhile.
+/// Copies the record at a place of the link memory by `copy`; `None` if it changed meanwhile.
 fn whole_record(
     memory: &Region,
     place: usize,
     copy: impl FnOnce(&mut [u8]) -> Option<()>,
 ) -> Option<Record> {
-    // The state is stored last and loaded first; the rest is not older than it. A side that has
-    // begun anew meanwhile has the same state, but another generation. All accesses are inside the
+    // The state is stored last and loaded first, so the rest is not older than it. A side that has
+    // restarted meanwhile has the same state, but another generation. All accesses are inside the
     // memory, whose length was checked.
     let load = |offset| memory.load_acquire_u32(place + offset).ok();
     let look = || Some([load(RECORD_STATE)?, load(RECORD_GENERATION)?]);

@@ -1,5 +1,5 @@
-//! `dlfcn.h`, `execinfo.h` and `nl_types.h`: what a static program without names of its functions
-//! and without catalogs of messages can honestly say.
+//! `dlfcn.h`, `execinfo.h` and `nl_types.h`: what a static program without names of functions and
+//! without message catalogs can answer.
 
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -10,7 +10,7 @@ use syscall::error::{EBADF, ENOENT, ENOMEM};
 
 use crate::{errno, files, malloc};
 
-/// Whether a call has failed since the last look at the message.
+/// Whether a call has failed since `dlerror` was called last.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 #[unsafe(no_mangle)]
@@ -45,18 +45,19 @@ extern "C" fn dladdr(_address: *const c_void, _place: *mut c_void) -> c_int {
     0
 }
 
-/// No caller is found.
+/// Finds no callers.
 #[unsafe(no_mangle)]
 extern "C" fn backtrace(_places: *mut *mut c_void, _size: c_int) -> c_int {
     0
 }
 
-/// `[0x…]`, as for places whose function is not known.
+/// `[0x…]`, the form for an address whose function is unknown.
 fn symbol(place: *const c_void) -> Vec<u8> {
     alloc::format!("[{place:p}]").into_bytes()
 }
 
-/// The addresses in hexadecimal: pointers and texts in one block, which the caller frees.
+/// Returns the addresses in hexadecimal, with pointers and texts in one block, which the caller
+/// frees.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn backtrace_symbols(
     places: *const *const c_void,
@@ -98,19 +99,19 @@ unsafe extern "C" fn backtrace_symbols_fd(
         // SAFETY: the caller passed that many.
         let mut line = symbol(unsafe { *places.add(index) });
         line.push(b'\n');
-        // As the function gives no result, it cannot report an error.
+        // The function has no result with which to report an error.
         let _ = files::write_all(number, &line);
     }
 }
 
-/// There are no catalogs: C's `(nl_catd)-1`.
+/// Fails with C's `(nl_catd)-1`, as there are no catalogs.
 #[unsafe(no_mangle)]
 extern "C" fn catopen(_name: *const c_char, _flags: c_int) -> *mut c_void {
     errno::set(ENOENT);
     usize::MAX as *mut c_void
 }
 
-/// The text that stands in for a message that no catalog has.
+/// Returns the caller's text, as no catalog has the message.
 #[unsafe(no_mangle)]
 extern "C" fn catgets(
     _catalog: *mut c_void,

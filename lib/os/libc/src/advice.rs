@@ -1,4 +1,4 @@
-//! Which pages a child of `fork` does not get, by `madvise`.
+//! The pages that `madvise` keeps from the children of `fork`.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,10 +8,10 @@ use syscall::error::Result;
 
 use crate::sync::Shared;
 
-/// Whole pages; no two ranges overlap.
+/// Ranges of whole pages, which do not overlap.
 pub static OWN: Shared<Vec<Range<usize>>> = Shared::new(Vec::new());
 
-/// Leaves of the ranges what lies outside of one.
+/// Removes a range from the ranges.
 fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
     let rest = |each: &Range<usize>| {
         [
@@ -23,7 +23,7 @@ fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
     ranges.retain(|range| !range.is_empty());
 }
 
-/// Keeps whole pages out of children, or gives them to children again.
+/// Keeps whole pages from children, or lets children have them again.
 pub fn keep(pages: Range<usize>, is_kept: bool) {
     OWN.with(|own| {
         take_out(own, pages.clone());
@@ -33,13 +33,13 @@ pub fn keep(pages: Range<usize>, is_kept: bool) {
     });
 }
 
-/// Forgets advice on a range that was replaced.
+/// Forgets the advice for a range that was replaced.
 pub fn forget(address: usize, length: usize) {
     OWN.with(|own| take_out(own, address..address.saturating_add(length)));
 }
 
-/// Unmaps whole pages, and forgets advice on them: under the lock, so that advice on what another
-/// thread maps there at once stays.
+/// Unmaps whole pages and forgets their advice. It does both under the lock, so that advice is
+/// kept for new pages that another thread maps there at once.
 ///
 /// # Errors
 /// The kernel's.
@@ -55,10 +55,12 @@ pub unsafe fn unmap(address: usize, length: usize) -> Result<()> {
     })
 }
 
-/// Unmaps what the process was not to get. Called in the child of `fork`, before its program runs.
+/// Unmaps the pages that the child is not to get. Called in the child of `fork` before its program
+/// runs.
 pub fn forked() {
     for range in OWN.with(core::mem::take) {
-        // Holes are no error; a range outside of a program's memory is refused, and has nothing.
+        // Holes are no error. The kernel refuses a range outside of a program's memory, which has
+        // no pages.
         // SAFETY: the program has asked for it.
         let _ = unsafe { munmap(range.start as *mut (), range.len()) };
     }

@@ -1,15 +1,15 @@
-//! The processors that threads may run on, as the kernel keeps them. Threads are given by their
-//! descriptors.
+//! The sets of processors on which threads may run, as the kernel keeps them. Threads are given by
+//! their descriptors.
 
 use runtime::{Error, Result, fd};
 use syscall::error::EINVAL;
 
 use crate::machine;
 
-/// The kernel's set of processors.
+/// The kernel's set of processors, one bit each.
 pub type Set = [u8; 32];
 
-/// Runs `action` on the handle of a thread's set of processors.
+/// Runs `action` on a handle of a thread's set of processors.
 fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
     let handle = fd::dup_upper(thread, b"sched-affinity")?;
     let result = action(handle);
@@ -17,7 +17,7 @@ fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result
     result
 }
 
-/// Has the thread of this descriptor run on some processors only.
+/// Restricts a thread to a set of processors.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -25,15 +25,15 @@ pub fn bind(thread: usize, set: &Set) -> Result<()> {
     with_set(thread, |handle| fd::write(handle, set)).map(|_| ())
 }
 
-/// Stores a set as C has it.
+/// Stores a set in C's form.
 ///
 /// # Errors
-/// `EINVAL`: too little room.
+/// `EINVAL`: there is too little room. Those of reading the number of processors.
 ///
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
 pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()> {
-    // Processors that the machine does not have are no part of any set.
+    // Sets have no processors that the machine does not have.
     let count = machine::processors()? as usize;
     for (index, byte) in set.iter_mut().enumerate() {
         let left = count.saturating_sub(8 * index).min(8);
@@ -50,7 +50,7 @@ pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()>
     Ok(())
 }
 
-/// The caller's set.
+/// Reads the caller's set.
 ///
 /// # Errors
 /// `EINVAL`: no processor of this machine is in it.
@@ -72,10 +72,10 @@ pub unsafe fn read_set(size: usize, place: *const u8) -> Result<Set> {
     }
 }
 
-/// Stores the set of the thread of this descriptor.
+/// Stores the set of a thread in C's form.
 ///
 /// # Errors
-/// Those of the kernel; `EINVAL`: too little room.
+/// Those of the kernel; `EINVAL`: there is too little room.
 ///
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
@@ -86,7 +86,7 @@ pub unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> 
     unsafe { write_set(set, size, place) }
 }
 
-/// Has the thread of this descriptor run on the caller's set.
+/// Restricts a thread to the caller's set.
 ///
 /// # Errors
 /// Those of the kernel; `EINVAL`: no processor of this machine is in it.

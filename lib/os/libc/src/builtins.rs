@@ -1,5 +1,5 @@
-//! Functions that compilers call on processors without an instruction for them, as far as the
-//! compiler's own library does not have them.
+//! Functions that compilers call on processors that lack an instruction, as far as the compiler's
+//! own library does not have them.
 
 use core::ffi::c_int;
 
@@ -23,7 +23,7 @@ macro_rules! bits {
             }
         }
 
-        /// Bits behind the sign that are the same as it.
+        /// The number of bits after the sign bit that are equal to it.
         #[unsafe(no_mangle)]
         extern "C" fn $clrsb(value: $signed) -> c_int {
             let ones = if value < 0 { !value } else { value };

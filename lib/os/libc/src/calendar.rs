@@ -1,5 +1,5 @@
-//! Days and dates: the calendar behind `gmtime`, `mktime` and `strftime`. All times are UTC; no
-//! time zone is known to a node.
+//! Days and dates: the calendar behind `gmtime`, `mktime` and `strftime`. All times are UTC, as a
+//! node has no time zone.
 
 /// A broken-down time, with the ranges of C's `struct tm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,22 +23,22 @@ pub struct Date {
 }
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Days before a month in a year that is no leap year.
+/// The days before each month in a year that is no leap year.
 const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// Whether February has 29 days.
+/// Whether February has 29 days in a year.
 pub fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days from 1970-01-01 to the first day of a year.
+/// The days from 1970-01-01 to the first day of a year.
 fn days_before_year(year: i64) -> i64 {
     let before = year - 1;
     365 * (year - 1970) + (before.div_euclid(4) - 492) - (before.div_euclid(100) - 19)
         + (before.div_euclid(400) - 4)
 }
 
-/// The date of a time in seconds since 1970.
+/// The date at a time in seconds since 1970.
 pub fn from_seconds(time: i64) -> Date {
     let days = time.div_euclid(SECONDS_PER_DAY);
     let rest = time.rem_euclid(SECONDS_PER_DAY);
@@ -68,11 +68,11 @@ pub fn from_seconds(time: i64) -> Date {
     }
 }
 
-/// Seconds since 1970 of a date whose fields may be out of their ranges, as for `mktime`; week day
-/// and day of the year are not looked at.
+/// The seconds from 1970 to a date, whose fields may be out of their ranges, as for `mktime`. Does
+/// not use the day of the week and of the year.
 pub fn to_seconds(date: &Date) -> i64 {
     let year = date.year.saturating_add(date.month.div_euclid(12));
-    // What an `int` can say, so that no sum below leaves its range.
+    // The range of years that an `int` can express, so that no sum below overflows.
     let year = year.clamp(-4_000_000_000, 4_000_000_000);
     let month = date.month.rem_euclid(12) as usize;
     let leap = i64::from(month > 1 && is_leap(year));
@@ -80,7 +80,7 @@ pub fn to_seconds(date: &Date) -> i64 {
     (days + date.day - 1) * SECONDS_PER_DAY + date.hour * 3600 + date.minute * 60 + date.second
 }
 
-/// Names of the days of the week, from Sunday.
+/// The names of the days of the week, from Sunday.
 pub const WEEKDAYS: [&str; 7] = [
     "Sunday",
     "Monday",
@@ -90,7 +90,7 @@ pub const WEEKDAYS: [&str; 7] = [
     "Friday",
     "Saturday",
 ];
-/// Names of the months.
+/// The names of the months.
 pub const MONTHS: [&str; 12] = [
     "January",
     "February",

@@ -1,5 +1,5 @@
-//! The end of a thread before its function returns: handlers that `pthread_exit` calls, and what
-//! there is of cancellation. Nothing is cancelled here, so its states are remembered and no more.
+//! The end of a thread before its function returns: the handlers that `pthread_exit` calls, and
+//! the settings of cancellation. No thread is ever cancelled, so these settings are only stored.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -8,7 +8,7 @@ use syscall::error::{EINVAL, ENOSYS};
 
 use crate::tls::{self, Destructor, Handler};
 
-/// The macro `pthread_cleanup_push`.
+/// Called by the macro `pthread_cleanup_push`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __pthread_cleanup_push(
     handler: *mut Handler,
@@ -28,7 +28,7 @@ unsafe extern "C" fn __pthread_cleanup_push(
     }
 }
 
-/// The macro `pthread_cleanup_pop`.
+/// Called by the macro `pthread_cleanup_pop`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __pthread_cleanup_pop(handler: *mut Handler, is_called: c_int) {
     // SAFETY: pushed before, and as above.
@@ -40,7 +40,7 @@ unsafe extern "C" fn __pthread_cleanup_pop(handler: *mut Handler, is_called: c_i
     }
 }
 
-/// Calls the handlers of the calling thread, the last one first.
+/// Calls the handlers of the calling thread, last one first.
 pub fn run_all() {
     // SAFETY: as above. The functions whose stacks have them do not return any more, so they are
     // there. Each leaves the list before its call, which may push others or end the thread again.
@@ -54,7 +54,7 @@ pub fn run_all() {
     }
 }
 
-/// Sets one of the two, which has the values 0 and 1.
+/// Sets one of the two settings, which have the values 0 and 1.
 unsafe fn exchange(place: *mut c_int, value: c_int, old: *mut c_int) -> c_int {
     if !(0..=1).contains(&value) {
         return EINVAL;
@@ -81,12 +81,12 @@ unsafe extern "C" fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_in
     unsafe { exchange(&raw mut (*tls::control()).cancellation.kind, kind, old) }
 }
 
-/// Nothing is cancelled here; a caller that asks for it gets an error.
+/// Fails, as no thread can be cancelled.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_cancel(_thread: *const c_void) -> c_int {
     ENOSYS
 }
 
-/// So there is nothing that a thread would have to end for.
+/// Has nothing to do, as no thread is cancelled.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_testcancel() {}

@@ -1,9 +1,9 @@
 //! `complex.h`: the functions of the crate `num-complex` under their C names, and the products and
-//! quotients that compilers call for.
+//! quotients for which compilers call functions.
 
 use num_complex::Complex;
 
-/// Functions for a type of number.
+/// The functions for one floating point type.
 macro_rules! complex {
     ($float:ty: unary $($name:ident = $method:ident),*;
         creal $creal:ident cimag $cimag:ident cabs $cabs:ident carg $carg:ident conj $conj:ident
@@ -40,7 +40,7 @@ macro_rules! complex {
             z.conj()
         }
 
-        /// All infinities are one.
+        /// Maps all infinities to one.
         #[unsafe(no_mangle)]
         extern "C" fn $cproj(z: Complex<$float>) -> Complex<$float> {
             if z.re.is_infinite() || z.im.is_infinite() {
@@ -70,8 +70,8 @@ complex!(f64: unary cexpl = exp, clogl = ln, csqrtl = sqrt, csinl = sin, ccosl =
     casinhl = asinh, cacoshl = acosh, catanhl = atanh;
     creal creall cimag cimagl cabs cabsl carg cargl conj conjl cproj cprojl cpow cpowl);
 
-/// The functions that compilers call for the product of two complex numbers (real and imaginary
-/// parts of each in turn) and for their quotient, with C's rules for infinities.
+/// The functions that compilers call for the product and the quotient of two complex numbers, with
+/// C's rules for infinities. The arguments are the real and the imaginary part of each.
 macro_rules! arithmetic {
     ($float:ty: $multiply:ident $divide:ident $scale:path, $exponent:path) => {
         #[unsafe(no_mangle)]
@@ -81,7 +81,7 @@ macro_rules! arithmetic {
                 return Complex::new(x, y);
             }
             let infinite = |x: $float, y: $float| x.is_infinite() || y.is_infinite();
-            // An infinite factor: its parts as 1 and 0; what is no number of the other one as 0.
+            // An infinite factor has 1 and 0 for its parts; a NaN of the other factor becomes 0.
             let (first, second) = (infinite(a, b), infinite(c, d));
             let (mut a, mut b, mut c, mut d) = (a, b, c, d);
             if first {
@@ -92,7 +92,7 @@ macro_rules! arithmetic {
                 (c, d) = (unit(c.is_infinite(), c), unit(d.is_infinite(), d));
                 (a, b) = (number(a), number(b));
             }
-            // Finite factors, but a product of two parts that is not.
+            // The factors are finite, but the product of two of their parts is not.
             let grown =
                 !first && !second && [a * c, b * d, a * d, b * c].iter().any(|p| p.is_infinite());
             if grown {
@@ -119,7 +119,7 @@ macro_rules! arithmetic {
 
         #[unsafe(no_mangle)]
         extern "C" fn $divide(a: $float, b: $float, c: $float, d: $float) -> Complex<$float> {
-            // The divisor is brought near to 1, or its square would overflow before its time.
+            // Scales the divisor close to 1, as its square would overflow too early.
             let largest = c.abs().max(d.abs());
             let exponent = if largest.is_finite() && largest != 0.0 {
                 $exponent(largest)

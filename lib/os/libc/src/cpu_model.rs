@@ -1,11 +1,11 @@
-//! What gcc and clang ask of the processor: the words behind `__builtin_cpu_supports` and
-//! `__builtin_cpu_is`, as libgcc lays them out.
+//! What gcc and clang ask about the processor: the words behind `__builtin_cpu_supports` and
+//! `__builtin_cpu_is`, in libgcc's layout.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 
-/// libgcc's `struct __processor_model`. Which model of its maker it is, is not said.
+/// libgcc's `struct __processor_model`. The type and subtype of the processor are not filled in.
 #[repr(C)]
 struct Model {
     maker: c_uint,
@@ -29,11 +29,11 @@ static __cpu_model: Written<Model> = Written(UnsafeCell::new(Model {
     features: [0],
 }));
 
-/// Features that gcc numbers from 32 on; none is told.
+/// The features that gcc numbers from 32 on; none is reported.
 #[unsafe(no_mangle)]
 static __cpu_features2: Written<[c_uint; 4]> = Written(UnsafeCell::new([0; 4]));
 
-/// A register of `cpuid` and a bit in it.
+/// A register that `cpuid` returns.
 #[derive(Clone, Copy)]
 enum Register {
     Ecx1,
@@ -44,7 +44,7 @@ enum Register {
     EcxExtended,
 }
 
-/// What must be saved between threads for a feature to be of use.
+/// The registers that the kernel must save for each thread before a feature can be used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Sse,
@@ -52,7 +52,7 @@ enum State {
     Avx512,
 }
 
-/// In gcc's order.
+/// The bit of each feature in its register, in gcc's order.
 const FEATURES: [(Register, u32, State); 32] = {
     use Register::{Ebx7, Ecx1, Ecx7, EcxExtended, Edx1, Edx7};
     use State::{Avx, Avx512, Sse};
@@ -92,7 +92,7 @@ const FEATURES: [(Register, u32, State); 32] = {
     ]
 };
 
-/// What the kernel saves.
+/// The registers that the kernel saves.
 fn saved(ecx: u32) -> State {
     const OSXSAVE: u32 = 1 << 27;
     if ecx & OSXSAVE == 0 {
@@ -115,7 +115,7 @@ unsafe fn extended_states() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Asks the processor; before anything of the program runs.
+/// Asks the processor. Called before the program's own code runs.
 pub fn look() {
     const EXTENDED: u32 = 0x8000_0000;
     let first = __cpuid(0);
@@ -161,7 +161,7 @@ pub fn look() {
     unsafe { __cpu_model.0.get().write_volatile(model) };
 }
 
-/// What `__builtin_cpu_init` calls.
+/// Called by `__builtin_cpu_init`.
 #[unsafe(no_mangle)]
 extern "C" fn __cpu_indicator_init() -> c_int {
     look();

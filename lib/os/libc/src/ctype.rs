@@ -1,4 +1,4 @@
-//! `ctype.h`, for ASCII; every other value belongs to no class.
+//! `ctype.h`, for ASCII; other values belong to no class.
 
 use core::ffi::c_int;
 
@@ -32,7 +32,7 @@ classes! {
     isxdigit: |byte| byte.is_ascii_hexdigit();
 }
 
-/// Values outside a byte (`EOF`) stay as they are.
+/// Values outside a byte (such as `EOF`) stay unchanged.
 fn fold(value: c_int, fold: fn(&u8) -> u8) -> c_int {
     u8::try_from(value).map_or(value, |byte| c_int::from(fold(&byte)))
 }

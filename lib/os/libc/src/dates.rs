@@ -1,4 +1,4 @@
-//! Dates as text: what `strftime` writes.
+//! Dates as text, for `strftime`.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,18 +6,19 @@ use alloc::vec::Vec;
 
 use crate::calendar::{self, Date};
 
-/// How one conversion is to be written.
+/// How one conversion is written.
 #[derive(Clone, Copy, Default)]
 struct Style {
-    /// `_`, `-`, `0`, `+` or `^`.
+    /// `_`, `-`, `0`, `+`, `^` or `#`, which has no effect.
     flag: Option<u8>,
     width: Option<usize>,
 }
 
-/// More than any caller's buffer needs for one conversion, so that a width costs no memory.
+/// The greatest width. It is more than a conversion needs, and bounds the memory that a width
+/// costs.
 const WIDEST: usize = 4096;
 
-/// `date` as `format` says, byte by byte: the format may be in any encoding.
+/// Writes `date` according to `format`, byte by byte, so that the format may have any encoding.
 pub fn formatted(date: &Date, format: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut rest = format;
@@ -30,7 +31,7 @@ pub fn formatted(date: &Date, format: &[u8]) -> Vec<u8> {
         let (style, letter, length) = specification(rest);
         match letter.and_then(|letter| conversion(date, style, letter)) {
             Some(part) => text.extend_from_slice(&part),
-            // What is no conversion stands for itself.
+            // Text that is no conversion is copied.
             None => {
                 text.push(b'%');
                 text.extend_from_slice(&rest[..length]);
@@ -41,7 +42,7 @@ pub fn formatted(date: &Date, format: &[u8]) -> Vec<u8> {
     text
 }
 
-/// What stands behind a `%`: the style, the letter, and the length of both in bytes.
+/// Reads what follows a `%`: the style, the letter, and the length of both in bytes.
 fn specification(text: &[u8]) -> (Style, Option<u8>, usize) {
     let mut at = 0;
     let mut style = Style::default();
@@ -59,7 +60,7 @@ fn specification(text: &[u8]) -> (Style, Option<u8>, usize) {
         style.width = Some(width);
         at += digits;
     }
-    // Other names and digits, of which there are none.
+    // `E` and `O` ask for other names and digits, of which there are none.
     if let Some(b'E' | b'O') = text.get(at) {
         at += 1;
     }
@@ -68,7 +69,8 @@ fn specification(text: &[u8]) -> (Style, Option<u8>, usize) {
 }
 
 impl Style {
-    /// A number, which takes `digits` unless the style says otherwise; `fill` is before it.
+    /// A number of at least `digits` digits unless the style says otherwise, filled up with
+    /// `fill`.
     fn number(self, value: i64, digits: usize, fill: u8) -> Vec<u8> {
         let fill = match self.flag {
             Some(b'_') => b' ',
@@ -78,7 +80,7 @@ impl Style {
         };
         let number = format!("{}", value.unsigned_abs());
         let width = self.width.unwrap_or(digits);
-        // A plus sign says that there are more digits than in our millennia.
+        // A plus sign marks a number with more digits than usual.
         let is_long = width.max(number.len()) > digits;
         let sign: &[u8] = match value < 0 {
             true => b"-",
@@ -95,7 +97,7 @@ impl Style {
         }
     }
 
-    /// A year, which has as many digits as it needs.
+    /// A year, with as many digits as it needs.
     fn year(self, value: i64) -> Vec<u8> {
         match (self.flag, self.width) {
             (Some(b'+' | b'0' | b'_'), _) | (_, Some(_)) => self.number(value, 4, b'0'),
@@ -103,7 +105,7 @@ impl Style {
         }
     }
 
-    /// A word, or several.
+    /// One or several words.
     fn words(self, text: &[u8]) -> Vec<u8> {
         let fill = if self.flag == Some(b'0') { b'0' } else { b' ' };
         let missing = self.width.unwrap_or(0).saturating_sub(text.len());
@@ -115,7 +117,7 @@ impl Style {
         words
     }
 
-    /// A whole date, whose year takes what of the width is left.
+    /// A whole date, whose year takes the rest of the width.
     fn date(self, date: &Date) -> Vec<u8> {
         const REST: usize = "-12-31".len();
         let year = match (self.flag, self.width) {
@@ -144,7 +146,7 @@ fn conversion(date: &Date, style: Style, letter: u8) -> Option<Vec<u8>> {
     let short = |name: &'static str| name.get(..3).unwrap_or(name);
     let noon = if date.hour < 12 { "AM" } else { "PM" };
     let hour = (date.hour + 11).rem_euclid(12) + 1;
-    // Days since Sunday and Monday.
+    // The days since Sunday and since Monday.
     let (sunday, monday) = (date.weekday, (date.weekday + 6).rem_euclid(7));
     let two = |value| style.number(value, 2, b'0');
     let blank = |value| style.number(value, 2, b' ');
@@ -193,11 +195,11 @@ fn conversion(date: &Date, style: Style, letter: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// Year and week of ISO 8601: weeks begin on Monday, and the first one of a year has its first
-/// Thursday.
+/// The year and week of ISO 8601. Weeks begin on Monday, and the first week of a year contains its
+/// first Thursday.
 fn week_of(date: &Date) -> (i64, i64) {
     let monday = (date.weekday + 6).rem_euclid(7);
-    // The day of the year, from 0, of the week's Thursday.
+    // The day of the year, counted from 0, of this week's Thursday.
     let thursday = date.yearday - monday + 3;
     let days = |year| 365 + i64::from(calendar::is_leap(year));
     let (year, thursday) = if thursday < 0 {

@@ -14,7 +14,7 @@ use crate::{errno, linux_names, malloc};
 #[repr(C)]
 struct Entry {
     inode: u64,
-    /// Where the next one is: not told.
+    /// Would locate the next entry; not filled in.
     offset: i64,
     length: u16,
     kind: u8,
@@ -49,7 +49,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut Directory {
     }
 }
 
-/// Null at the end, and with `errno` set after an error.
+/// Null at the end, or after an error, which also sets `errno`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
     // SAFETY: what `opendir` gave.
@@ -89,14 +89,14 @@ unsafe extern "C" fn closedir(directory: *mut Directory) -> c_int {
     0
 }
 
-/// Which entries a caller of `scandir` wants, and in what order.
+/// The functions by which a caller of `scandir` selects and orders entries.
 type Selects = unsafe extern "C" fn(*const Entry) -> c_int;
 type Compare = unsafe extern "C" fn(*mut *const Entry, *mut *const Entry) -> c_int;
 
-/// Copies of the entries that are wanted, each in memory that the caller frees.
+/// Copies the selected entries, each into memory that the caller frees.
 ///
 /// # Safety
-/// `directory` is what `opendir` gave.
+/// `directory` is the result of `opendir`.
 unsafe fn copies(
     directory: *mut Directory,
     selects: Option<Selects>,
@@ -126,7 +126,8 @@ unsafe fn copies(
     }
 }
 
-/// Puts entries into the caller's order. An order that contradicts itself gives any order.
+/// Sorts entries in the caller's order. If that order contradicts itself, the result has any
+/// order.
 fn sort(found: &mut [*const Entry], compare: Compare) {
     for end in 1..found.len() {
         let mut at = end;

@@ -1,4 +1,4 @@
-//! Random bytes that nobody can guess: `getentropy`, `getrandom`, and `arc4random` with its kin.
+//! Random bytes that nobody can predict: `getentropy`, `getrandom`, and `arc4random` with its kin.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -6,10 +6,10 @@ use syscall::error::{EFAULT, EINVAL, EIO};
 
 use crate::errno;
 
-/// Most bytes of `getentropy`.
+/// The most bytes of a `getentropy`.
 const MOST: usize = 256;
 
-/// Fills a range of the caller.
+/// Fills a caller's buffer with random bytes.
 ///
 /// # Safety
 /// `place` is valid for `size` bytes.
@@ -37,7 +37,7 @@ unsafe extern "C" fn getentropy(place: *mut c_void, size: usize) -> c_int {
     0
 }
 
-/// The generator never blocks, so the flags change nothing.
+/// The flags have no effect, as the generator never blocks.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrandom(place: *mut c_void, size: usize, flags: c_uint) -> isize {
     /// `GRND_NONBLOCK`, `GRND_RANDOM` and `GRND_INSECURE`.
@@ -68,13 +68,13 @@ unsafe extern "C" fn arc4random_buf(place: *mut c_void, size: usize) {
     }
 }
 
-/// A number below a limit, each as likely as the others; 0 for the limits 0 and 1.
+/// Returns a number below a limit, all equally likely; 0 for the limits 0 and 1.
 #[unsafe(no_mangle)]
 extern "C" fn arc4random_uniform(limit: c_uint) -> c_uint {
     if limit < 2 {
         return 0;
     }
-    // Below this number of the 2^32 there would be one more of the small results.
+    // Numbers below this surplus of the 2^32 would make small results more likely.
     let surplus = limit.wrapping_neg() % limit;
     loop {
         let number = arc4random();

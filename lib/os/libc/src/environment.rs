@@ -9,14 +9,14 @@ use syscall::error::{EINVAL, ENOMEM};
 
 use crate::{errno, strings};
 
-/// C programs may put a vector of their own here; each function looks at it anew.
+/// C programs may store a vector of their own here, so each function reads it anew.
 #[unsafe(no_mangle)]
 static mut environ: *mut *mut c_char = null_mut();
 
-/// The vector this library made last, whose memory it may give back.
+/// The vector that this library has made last, whose memory it may free.
 pub static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
 
-/// Takes over the variables that the program was started with.
+/// Copies the variables with which the program was started.
 pub fn adopt() {
     let entries = runtime::env::vars().into_iter();
     let entries = entries
@@ -24,13 +24,13 @@ pub fn adopt() {
     replace(entries.collect());
 }
 
-/// The present vector.
+/// The present vector of variables.
 pub fn vector() -> *mut *mut c_char {
     // SAFETY: a word that C programs change only while no other thread looks, as POSIX demands.
     unsafe { environ }
 }
 
-/// Makes these entries the vector.
+/// Makes a vector of these entries the present one.
 fn replace(mut entries: Vec<*mut c_char>) {
     entries.push(null_mut());
     OWN.with(|own| {
@@ -53,7 +53,7 @@ fn entries() -> Vec<*mut c_char> {
     entries
 }
 
-/// The value of an entry when it has this name.
+/// The value of an entry if the entry has this name.
 ///
 /// # Safety
 /// `entry` is a string.
@@ -94,7 +94,7 @@ unsafe extern "C" fn getenv(name: *const c_char) -> *mut c_char {
     find(name).unwrap_or(null_mut())
 }
 
-/// No program here has more rights than who has started it.
+/// The same as `getenv`, as no program here has more rights than whoever started it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn secure_getenv(name: *const c_char) -> *mut c_char {
     // SAFETY: the same contract.
@@ -124,7 +124,7 @@ unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, overwrite
     if entry.is_null() {
         return errno::fail(ENOMEM);
     }
-    // The former text stays: programs keep pointers that `getenv` gave them.
+    // The former text is not freed, as programs keep pointers that `getenv` returned.
     match known {
         Some(index) => all[index] = entry,
         None => all.push(entry),
@@ -147,7 +147,7 @@ unsafe extern "C" fn unsetenv(name: *const c_char) -> c_int {
     0
 }
 
-/// The string itself becomes part of the environment.
+/// Makes the string itself a part of the environment.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn putenv(text: *mut c_char) -> c_int {
     // SAFETY: the caller's string.

@@ -1,4 +1,4 @@
-//! `errno`, its messages, and the way from results to C's return values.
+//! `errno`, its messages, and the conversion of results to C's return values.
 
 use alloc::format;
 use core::ffi::{c_char, c_int};
@@ -8,14 +8,14 @@ use runtime::{Error, Result};
 use crate::sync::Shared;
 use crate::tls;
 
-/// Where the calling thread's error number is.
+/// The address of the calling thread's error number.
 #[unsafe(no_mangle)]
 extern "C" fn __errno_location() -> *mut c_int {
     // SAFETY: a thread's control block is there as long as the thread; only the address is taken.
     unsafe { &raw mut (*tls::control()).errno }
 }
 
-/// relibc's name for the same.
+/// relibc's name for `__errno_location`.
 #[unsafe(no_mangle)]
 extern "C" fn __errno() -> *mut c_int {
     __errno_location()
@@ -33,9 +33,9 @@ pub fn set(number: c_int) {
     unsafe { *__errno_location() = number };
 }
 
-/// Values that stand for a failure in C.
+/// The value by which a C function reports a failure.
 pub trait Failure {
-    /// That value.
+    /// The value that means failure.
     const FAILURE: Self;
 }
 
@@ -44,13 +44,13 @@ macro_rules! minus_one {
 }
 minus_one!(i32, i64, isize);
 
-/// Sets `errno`; gives -1.
+/// Sets `errno` and returns -1.
 pub fn fail<T: Failure>(number: c_int) -> T {
     set(number);
     T::FAILURE
 }
 
-/// A result as C returns it: the value, or -1 with `errno` set.
+/// Converts a result for C: the value, or -1 with `errno` set.
 pub fn give<T: Failure>(result: Result<T>) -> T {
     match result {
         Ok(value) => value,
@@ -58,12 +58,12 @@ pub fn give<T: Failure>(result: Result<T>) -> T {
     }
 }
 
-/// As [`give`], for results that carry nothing.
+/// As [`give`], for results without a value.
 pub fn done(result: Result<()>) -> c_int {
     give(result.map(|()| 0))
 }
 
-/// As [`give`], for results of the system, which never exceed a C `int` where this is used.
+/// As [`give`], for results of system calls that always fit into a C `int`.
 pub fn small(result: Result<usize>) -> c_int {
     give(result.map(|value| value as c_int))
 }
@@ -72,7 +72,7 @@ pub fn small(result: Result<usize>) -> c_int {
 pub fn message(number: c_int) -> alloc::string::String {
     match number {
         0 => "Success".into(),
-        // The system's list has gaps and an end.
+        // The system's list of messages has gaps and an end.
         number => match Error::new(number).text() {
             "" | "Unknown Error" | "Unknown error" => format!("Unknown error {number}"),
             text => text.into(),
@@ -82,7 +82,7 @@ pub fn message(number: c_int) -> alloc::string::String {
 
 pub(crate) static MESSAGE: Shared<[u8; 64]> = Shared::new([0; 64]);
 
-/// The text lies in memory that the next call overwrites, as C allows.
+/// The text is in memory that the next call overwrites, as C allows.
 #[unsafe(no_mangle)]
 extern "C" fn strerror(number: c_int) -> *mut c_char {
     let text = message(number);
@@ -94,7 +94,7 @@ extern "C" fn strerror(number: c_int) -> *mut c_char {
     })
 }
 
-/// POSIX's: 0, or `ERANGE` when the text was cut.
+/// POSIX's function: returns 0, or `ERANGE` if the text was cut.
 ///
 /// # Safety
 /// `buffer` is valid for `size` bytes.

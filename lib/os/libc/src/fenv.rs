@@ -1,17 +1,19 @@
-//! `fenv.h`: rounding and exceptions of floating point numbers, in the control register of SSE,
-//! which all of `float` and `double` use.
+//! `fenv.h`: rounding and exceptions of floating point numbers, in the control register of SSE
+//! (MXCSR), which all arithmetic of `float` and `double` uses.
 
 use core::arch::asm;
 use core::ffi::c_int;
 
-/// The flags of exceptions: invalid, denormal operand, division by 0, overflow, underflow, inexact.
+/// The flags of exceptions: invalid, denormal operand, division by 0, overflow, underflow,
+/// inexact.
 const EXCEPTIONS: u32 = 0x3f;
-/// Those exceptions that are not to stop the program are masked, this far above their flags.
+/// The distance in bits from the flags to the masks. A masked exception does not stop the program.
 const MASKS: u32 = 7;
-/// Rounding is two bits, this far above those of the x87 registers, whose numbers C programs use.
+/// The two bits of the rounding mode in the x87 control word, whose values C programs use; and by
+/// how many bits they are higher in the SSE register.
 const ROUNDING: u32 = 0xc00;
 const ROUNDING_SHIFT: u32 = 3;
-/// All exceptions masked, to nearest: what programs begin with.
+/// All exceptions masked, rounding to nearest: the value with which programs begin.
 const INITIAL: u32 = 0x1f80;
 
 fn get() -> u32 {
@@ -26,7 +28,7 @@ fn set(word: u32) {
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack, preserves_flags)) };
 }
 
-/// The bits of the register.
+/// The bits that the register has.
 const KNOWN: u32 = 0xffff;
 
 fn excepts(mask: c_int) -> u32 {
@@ -44,7 +46,7 @@ extern "C" fn fetestexcept(mask: c_int) -> c_int {
     (get() & excepts(mask)) as c_int
 }
 
-/// Flags are set; no exception stops the program, as all are masked.
+/// Sets the flags. If an exception is not masked, only later arithmetic stops the program.
 #[unsafe(no_mangle)]
 extern "C" fn feraiseexcept(mask: c_int) -> c_int {
     set(get() | excepts(mask));
@@ -116,7 +118,7 @@ unsafe extern "C" fn feupdateenv(place: *const u32) -> c_int {
     0
 }
 
-/// As on Linux: exceptions that are to stop the program; gives those that were so before.
+/// As on Linux: these exceptions will stop the program. Returns those that did so before.
 #[unsafe(no_mangle)]
 extern "C" fn feenableexcept(mask: c_int) -> c_int {
     let before = get();

@@ -1,4 +1,4 @@
-//! `fnmatch.h` and `glob.h`: the files whose names match a pattern.
+//! `fnmatch.h` and `glob.h`: patterns of file names, and the files that match one.
 
 use alloc::format;
 use alloc::string::String;
@@ -25,7 +25,7 @@ unsafe extern "C" fn fnmatch(pattern: *const c_char, text: *const c_char, flags:
     }
 }
 
-// Flags of `glob`, by relibc's numbers; GLOB_NOSORT needs no code.
+// The flags of `glob`, as in relibc; GLOB_NOSORT needs no code.
 const GLOB_ERR: c_int = 1;
 const GLOB_MARK: c_int = 2;
 const GLOB_DOOFFS: c_int = 8;
@@ -35,7 +35,7 @@ const GLOB_NOESCAPE: c_int = 64;
 const GLOB_PERIOD: c_int = 128;
 const GLOB_TILDE: c_int = 0x1000;
 
-/// Why `glob` has stored no further paths.
+/// Why `glob` has stored no more paths.
 #[repr(i32)]
 enum Failure {
     NoSpace = 1,
@@ -50,17 +50,17 @@ struct Found {
     /// With `GLOB_DOOFFS` first `skipped` null pointers; then the paths, and a null pointer.
     paths: *mut *mut c_char,
     skipped: usize,
-    /// `skipped` counts; the first call has stored this.
+    /// 1 if `skipped` counts, else 0; stored by the first call.
     has_offset: usize,
 }
 
-/// Told of a directory that cannot be read, and the error number: whether the search is to end.
+/// Called with a directory that cannot be read and the error number; returns whether to stop.
 type Report = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
 
 /// A search for the paths of a pattern.
 struct Search {
     rules: Rules,
-    /// An error ends the search whatever `report` says.
+    /// Whether an error ends the search whatever `report` returns.
     ends_at_errors: bool,
     report: Option<Report>,
     found: Vec<String>,
@@ -86,7 +86,7 @@ impl Search {
         Ok(())
     }
 
-    /// Goes on with the rest of the pattern, or adds the path if there is none.
+    /// Continues with the rest of the pattern, or adds the path if there is no rest.
     fn enter(&mut self, path: String, rest: &str) -> Result<(), Failure> {
         if !rest.is_empty() {
             return self.visit(&path, rest);
@@ -97,7 +97,7 @@ impl Search {
         Ok(())
     }
 
-    /// The names in a directory; none if it is no directory.
+    /// The names in a directory; none if it does not exist or is no directory.
     fn names(&self, at: &str) -> Result<Vec<String>, Failure> {
         let path = if at.is_empty() { "." } else { at };
         let names = || -> runtime::Result<Vec<String>> {
@@ -125,14 +125,14 @@ impl Search {
     }
 }
 
-/// Whether there is a file at a path, which is a directory if the path ends with `/`.
+/// Whether there is a file at a path. It has to be a directory if the path ends with `/`.
 fn is_there(path: &str) -> bool {
     let is_fit = |file: fs::Metadata| file.is_dir() || !path.ends_with('/');
     fs::metadata(&linux_names::here(path)).is_ok_and(is_fit)
 }
 
-/// The pattern with the home directory in place of a tilde at its beginning. A tilde with the name
-/// of a user stays: users have no directories here.
+/// Replaces a tilde at the beginning of a pattern by the home directory. A tilde with the name of
+/// a user stays, as users have no directories here.
 fn with_home(pattern: &str) -> String {
     let rest = pattern.strip_prefix('~');
     let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -144,7 +144,7 @@ fn with_home(pattern: &str) -> String {
     }
 }
 
-/// The paths that a pattern names.
+/// The paths that match a pattern.
 fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<String>, Failure> {
     let has = |flag| flags & flag != 0;
     let mut rules = Rules::PATHNAME;
@@ -184,16 +184,16 @@ fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<Str
 }
 
 impl Found {
-    /// Where the null pointer behind the paths is.
+    /// The index of the null pointer after the paths.
     fn end(&self) -> usize {
         self.has_offset * self.skipped + self.count
     }
 }
 
-/// Stores paths behind those that a structure has.
+/// Adds paths to those of a structure.
 ///
 /// # Safety
-/// A structure that `glob` has filled in, or one without paths.
+/// `glob` has filled in the structure, or it has no paths.
 unsafe fn store(found: &mut Found, paths: &[String]) -> Result<(), Failure> {
     let is_new = found.paths.is_null();
     let words = found.end() + paths.len() + 1;
@@ -240,7 +240,7 @@ unsafe extern "C" fn glob(
     // SAFETY: the caller's string.
     let paths = match unsafe { files::path_of(pattern) } {
         Ok(pattern) => search(pattern, flags, report),
-        // It is empty, or not UTF-8, as no name of a file is.
+        // It is empty, or not UTF-8, as all names of files are.
         Err(_) => Err(Failure::NoMatch),
     };
     // SAFETY: as above.

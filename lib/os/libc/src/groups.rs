@@ -8,7 +8,7 @@ use syscall::error::{EINVAL, Error};
 
 use crate::errno;
 
-/// Asks the process manager; the numbers are those of its protocol.
+/// Asks the process manager; `numbers` are the arguments of its protocol.
 fn ask(call: ProcCall, numbers: &[u64]) -> Result<c_int> {
     let manager = fd::check(state::proc_fd())?;
     let mut request = [call as u64, 0, 0];
@@ -18,12 +18,12 @@ fn ask(call: ProcCall, numbers: &[u64]) -> Result<c_int> {
     fd::call(manager, &request[..1 + numbers.len()]).map(|answer| answer as c_int)
 }
 
-/// A process's or group's number; negative ones name nothing.
+/// The number of a process or group; `EINVAL` for negative ones.
 fn number(value: c_int) -> Result<u64> {
     u64::try_from(value).map_err(|_| Error::new(EINVAL))
 }
 
-/// Makes the process the first of a new session and group. Result: its number.
+/// Makes the process the leader of a new session and group; returns its number.
 #[unsafe(no_mangle)]
 extern "C" fn setsid() -> c_int {
     errno::give(ask(ProcCall::Setsid, &[]).map(|_| process::id() as c_int))
@@ -42,7 +42,7 @@ extern "C" fn setpgid(process: c_int, group: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn getpgid(process: c_int) -> c_int {
-    /// Instead of a group: asks for the present one.
+    /// Asks for the present group instead of setting one.
     const PRESENT: u64 = u64::MAX;
     errno::give(number(process).and_then(|process| ask(ProcCall::Setpgid, &[process, PRESENT])))
 }
@@ -52,7 +52,7 @@ extern "C" fn getpgrp() -> c_int {
     getpgid(0)
 }
 
-/// Makes the process the first of a new group.
+/// Makes the process the leader of a new group.
 #[unsafe(no_mangle)]
 extern "C" fn setpgrp() -> c_int {
     setpgid(0, 0)

@@ -1,9 +1,9 @@
-//! `setjmp` and `longjmp`, and the way out of a thread from any depth.
+//! `setjmp` and `longjmp`, and the way to leave a thread from any depth.
 
 use core::arch::naked_asm;
 
-/// Stores the caller's preserved registers in the eight words at `rdi`; returns 0, and again with
-/// `longjmp`'s value.
+/// Stores the caller's preserved registers in the eight words at `rdi`. Returns 0, and once more
+/// with the value of a `longjmp`.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn setjmp(_buffer: *mut usize) -> i32 {
@@ -23,7 +23,7 @@ unsafe extern "C" fn setjmp(_buffer: *mut usize) -> i32 {
     )
 }
 
-/// Goes back to where `setjmp` filled the buffer; a value of 0 becomes 1.
+/// Returns from the `setjmp` that filled the buffer; a value of 0 becomes 1.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn longjmp(_buffer: *const usize, _value: i32) -> ! {
@@ -44,8 +44,8 @@ unsafe extern "C" fn longjmp(_buffer: *const usize, _value: i32) -> ! {
     )
 }
 
-/// Calls `function(argument)` and returns its value; or that of [`leave`], which anything below may
-/// call with the stack pointer stored at `place`.
+/// Calls `function(argument)` and returns its value. Code that it calls may instead return a value
+/// from here by [`leave`], with the stack pointer that is stored at `place`.
 #[unsafe(naked)]
 pub unsafe extern "C" fn enter(
     _function: unsafe extern "C" fn(*mut u8) -> *mut u8,

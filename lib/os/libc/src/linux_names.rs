@@ -1,9 +1,9 @@
-//! Files that programs know by their names on Linux, and what stands for them here.
+//! Files that programs know by their Linux names, and the files here that replace them.
 
 use alloc::borrow::Cow;
 use alloc::format;
 
-/// Linux's names of files, and the ones here.
+/// Linux's names of files, and the names here.
 const FILES: [(&str, &str); 7] = [
     ("/dev/scif", "/scheme/scif/endpoint"),
     ("/dev/mic/scif", "/scheme/scif/endpoint"),
@@ -14,7 +14,7 @@ const FILES: [(&str, &str); 7] = [
     ("/dev/tty", "/scheme/console"),
 ];
 
-/// Linux's names of directories, and the ones here.
+/// Linux's names of directories, and the names here.
 const DIRECTORIES: [(&str, &str); 6] = [
     ("/bin", "/scheme/initfs/bin"),
     ("/usr/bin", "/scheme/initfs/bin"),
@@ -33,7 +33,7 @@ const DIRECTORIES: [(&str, &str); 6] = [
     ),
 ];
 
-/// The path here of a file that has another one on Linux; else the path as it is.
+/// Replaces a Linux name of a file by the path here; other paths stay unchanged.
 pub fn here(path: &str) -> Cow<'_, str> {
     if let Some((_, here)) = FILES.iter().find(|(there, _)| *there == path) {
         return Cow::Borrowed(here);
@@ -48,8 +48,8 @@ pub fn here(path: &str) -> Cow<'_, str> {
     Cow::Borrowed(path)
 }
 
-/// The text of `/proc/cpuinfo` for a processor of this model, with the rate of its time stamp
-/// counter in megahertz: the lines that programs look for.
+/// The text of `/proc/cpuinfo` for a processor with this model name and this rate of its time
+/// stamp counter in megahertz. It has only the lines that programs look for.
 pub fn cpuinfo(model: &str, megahertz: f64) -> alloc::string::String {
     format!("processor\t: 0\nmodel name\t: {model}\ncpu MHz\t\t: {megahertz:.3}\n")
 }
@@ -59,8 +59,8 @@ pub fn cpuinfo(model: &str, megahertz: f64) -> alloc::string::String {
 fn model() -> alloc::string::String {
     use core::arch::x86_64::__cpuid;
 
-    /// The first leaf beyond those of Intel, which says which the last one is; then the three with
-    /// the name.
+    /// The first extended leaf, which returns the number of the last one; then the three leaves
+    /// with the name.
     const HIGHEST_EXTENDED: u32 = 0x8000_0000;
     const NAME: core::ops::RangeInclusive<u32> = 0x8000_0002..=0x8000_0004;
     if __cpuid(HIGHEST_EXTENDED).eax < *NAME.end() {
@@ -76,30 +76,31 @@ fn model() -> alloc::string::String {
     name.trim().into()
 }
 
-/// A file that this library has the text of; `None`: it is another one.
+/// Opens a file whose text this library makes; `None` for other files.
 #[cfg(target_os = "redox")]
 pub fn open_own(path: &str) -> Option<runtime::Result<usize>> {
     match path {
         "/proc/cpuinfo" => Some(open_text(&own_cpuinfo())),
-        // What Rust's standard library asks; the kernel knows the name alone.
+        // For Rust's standard library. The kernel itself knows only the program's name, not its
+        // path.
         "/scheme/sys/exe" => runtime::state::program().map(|path| open_text(&path)),
         _ => None,
     }
 }
 
-/// What `/proc/cpuinfo` says.
+/// The text of `/proc/cpuinfo` on this machine.
 #[cfg(target_os = "redox")]
 fn own_cpuinfo() -> alloc::string::String {
     use hal::clock::Rate;
     use runtime::time::Instant;
 
     let rate = Rate::measure(|| Instant::now().as_nanos());
-    // A second in ticks, a million of which are a megahertz.
+    // The ticks of a second; a million of them are a megahertz.
     let megahertz = rate.map_or(0.0, |rate| rate.ticks(1_000_000_000) as f64 / 1e6);
     cpuinfo(&model(), megahertz)
 }
 
-/// A pipe with a text.
+/// Opens a pipe that contains a text.
 #[cfg(target_os = "redox")]
 fn open_text(text: &str) -> runtime::Result<usize> {
     use runtime::{fd, path};
@@ -112,7 +113,7 @@ fn open_text(text: &str) -> runtime::Result<usize> {
     match written {
         Ok(_) => Ok(reader),
         Err(error) => {
-            // The reader alone is of no use to anybody.
+            // The reader is of no use alone.
             let _ = fd::close(reader);
             Err(error)
         }

@@ -1,5 +1,5 @@
-//! `locale.h`, `langinfo.h` and the functions of other headers that end in `_l`: there is one
-//! locale, "C", whose characters are UTF-8. Every `locale_t` is that one.
+//! `locale.h`, `langinfo.h` and the functions of other headers that end in `_l`. There is one
+//! locale, "C", whose characters are UTF-8, and every `locale_t` stands for it.
 
 use core::ffi::{CStr, c_char, c_double, c_int, c_void};
 use core::ptr::null_mut;
@@ -14,7 +14,7 @@ const LOCALE: &CStr = c"C";
 /// The categories, from `LC_ALL` to `LC_TIME`.
 const CATEGORIES: core::ops::RangeInclusive<c_int> = 0..=6;
 
-/// Whether a name is one of the only locale's.
+/// Whether a name is one of the names of the only locale.
 ///
 /// # Safety
 /// `name` is a string.
@@ -24,7 +24,8 @@ unsafe fn is_known(name: *const c_char) -> bool {
     [b"".as_slice(), b"C", b"POSIX", b"C.UTF-8", b"C.utf8"].contains(&name)
 }
 
-/// There is one locale, which "C", "POSIX" and the user's own ("") name; others are refused.
+/// Accepts the names of the only locale, among them "C", "POSIX" and the user's own (""); refuses
+/// others.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_char {
     // SAFETY: the caller's string.
@@ -35,7 +36,7 @@ unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_c
     }
 }
 
-/// C's `struct lconv`: ten texts, and fourteen numbers that are not known.
+/// C's `struct lconv`: ten texts, and fourteen numbers without a value.
 #[repr(C)]
 pub struct Conventions {
     texts: [*const c_char; 10],
@@ -48,7 +49,7 @@ pub static CONVENTIONS: Shared<Conventions> = Shared::new(Conventions {
         texts[0] = c".".as_ptr();
         texts
     },
-    // CHAR_MAX: not known.
+    // CHAR_MAX means that there is no value.
     numbers: [i8::MAX as u8; 14],
 });
 
@@ -63,9 +64,9 @@ static ONLY: u8 = 0;
 /// C's `locale_t`.
 type Locale = *const u8;
 
-/// C's `LC_GLOBAL_LOCALE`: what a thread has that chose none.
+/// C's `LC_GLOBAL_LOCALE`: the locale of a thread that has chosen none.
 const GLOBAL: Locale = usize::MAX as Locale;
-/// C's `LC_ALL_MASK`: a bit for each category but `LC_ALL`, which is 0.
+/// C's `LC_ALL_MASK`: a bit for each category except `LC_ALL`, which is 0.
 const ALL: c_int = 0x7e;
 
 #[unsafe(no_mangle)]
@@ -87,11 +88,11 @@ extern "C" fn duplocale(_locale: Locale) -> Locale {
     &raw const ONLY
 }
 
-/// Nothing is freed: there is one.
+/// Frees nothing, as there is only one locale.
 #[unsafe(no_mangle)]
 extern "C" fn freelocale(_locale: Locale) {}
 
-/// The calling thread's locale; with null it stays.
+/// Sets the calling thread's locale unless it is null; returns the former one.
 #[unsafe(no_mangle)]
 extern "C" fn uselocale(locale: Locale) -> Locale {
     // SAFETY: the control block of the calling thread, which no other uses.
@@ -103,7 +104,7 @@ extern "C" fn uselocale(locale: Locale) -> Locale {
     old
 }
 
-/// Declares functions that do what others do, whatever the locale.
+/// Defines functions that ignore their locale and call another function.
 macro_rules! local {
     ($($name:ident = $other:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         unsafe extern "C" {
@@ -162,8 +163,8 @@ local! {
         strftime(place: *mut c_char, size: usize, format: Text, date: *const c_void) -> usize;
 }
 
-/// Places of `langinfo.h`, whose first ones these are; then the names of days, their short forms,
-/// those of months, and their short forms.
+/// The first items of `langinfo.h`. After them come the names of days, their short forms, the
+/// names of months, and their short forms.
 const ITEMS: [&CStr; 13] = [
     c"UTF-8",
     c".",
@@ -180,10 +181,10 @@ const ITEMS: [&CStr; 13] = [
     c"",
 ];
 
-/// A name of the calendar and its short form.
+/// The bytes for a name of the calendar with a zero byte.
 const NAME: usize = 12;
 
-/// Names with a zero byte behind each, whole and cut to three letters.
+/// The names, each with a zero byte, in full and cut to three letters.
 static NAMES: [[[u8; NAME]; 2]; 19] = {
     let mut names = [[[0; NAME]; 2]; 19];
     let mut index = 0;
@@ -205,7 +206,7 @@ static NAMES: [[[u8; NAME]; 2]; 19] = {
     names
 };
 
-/// An empty text for what is not known.
+/// Returns an empty text for unknown items.
 #[unsafe(no_mangle)]
 extern "C" fn nl_langinfo(item: c_int) -> *mut c_char {
     let item = usize::try_from(item).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Numbers of the machine and the system: processors, memory, descriptors, ticks.
+//! Numbers about the machine and the system: processors, memory, descriptors, ticks.
 
 use core::ffi::c_long;
 
@@ -7,13 +7,13 @@ use syscall::error::EINVAL;
 
 use crate::descriptor;
 
-/// Descriptors a process can have.
+/// The number of descriptors that a process can have.
 pub const OPEN_MAX: c_long = descriptor::MOST as c_long;
 
-/// Ticks of a second in `times`.
+/// Ticks per second in `times`.
 pub const TICKS: c_long = 1_000_000;
 
-/// Pages of the machine's memory, and those that are free.
+/// The pages of the machine's memory, and how many of them are free.
 pub fn memory() -> Result<(c_long, c_long)> {
     let failed = |error: libredox::error::Error| Error::new(error.errno());
     let number = runtime::path::open("/scheme/memory", libredox::flag::O_CLOEXEC as usize)?;
@@ -24,13 +24,13 @@ pub fn memory() -> Result<(c_long, c_long)> {
     Ok((pages(found.f_blocks as u64), pages(found.f_bavail as u64)))
 }
 
-/// Bytes of a line of the processor's cache for data: what CLFLUSH works on.
+/// The size in bytes of a line of the processor's data cache, the unit of CLFLUSH.
 pub fn cache_line() -> c_long {
     let identity = core::arch::x86_64::__cpuid(1);
     c_long::from((identity.ebx >> 8) as u8) * 8
 }
 
-/// The processors that the kernel uses.
+/// The number of processors that the kernel uses.
 pub fn processors() -> Result<c_long> {
     let text = runtime::fs::read_to_string("/scheme/sys/cpu")?;
     processors_of(&text).ok_or(Error::new(EINVAL))

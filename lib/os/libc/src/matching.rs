@@ -1,20 +1,20 @@
-//! Patterns of file names, as `fnmatch` and `glob` have them.
+//! Patterns of file names, for `fnmatch` and `glob`.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// How a pattern is compared: the flags of `fnmatch`, by relibc's numbers.
+    /// How a pattern is compared: the flags of `fnmatch`, with relibc's numbers.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Rules: i32 {
-        /// `\` is a character like others.
+        /// `\` is an ordinary character.
         const NOESCAPE = 1;
-        /// A `/` is matched by a `/` only.
+        /// Only a `/` matches a `/`.
         const PATHNAME = 2;
-        /// A `.` at the beginning of a name is matched by a `.` only.
+        /// Only a `.` matches a `.` at the beginning of a name.
         const PERIOD = 4;
-        /// Capital and small letters are the same.
+        /// Upper and lower case are the same.
         const CASEFOLD = 8;
-        /// What follows a `/` behind the matched part does not count.
+        /// The match may end before a `/`; the rest of the text does not count.
         const LEADING_DIR = 16;
     }
 }
@@ -32,7 +32,7 @@ enum Element<'a> {
     Set(&'a [u8]),
 }
 
-/// Whether a text matches a pattern. Both are UTF-8; a byte that is not stands for itself.
+/// Whether a text matches a pattern. Both are UTF-8; any other byte matches only itself.
 pub fn matches(pattern: &[u8], text: &[u8], rules: Rules) -> bool {
     let (mut at, mut place) = (0, 0);
     // Behind the last star, and what it was tried with. A star before it needs no second try: what
@@ -58,7 +58,7 @@ pub fn matches(pattern: &[u8], text: &[u8], rules: Rules) -> bool {
             }
             None => {}
         }
-        // The last star takes a character more.
+        // Lets the last star match one more character.
         let Some((behind, tried)) = star else {
             return false;
         };
@@ -73,7 +73,7 @@ pub fn matches(pattern: &[u8], text: &[u8], rules: Rules) -> bool {
     }
 }
 
-/// Whether a pattern names more than one text.
+/// Whether a pattern has special characters, so that it may match several texts.
 pub fn is_pattern(pattern: &[u8], rules: Rules) -> bool {
     let mut rest = pattern;
     while let Some((element, length)) = element(rest, rules) {
@@ -85,7 +85,7 @@ pub fn is_pattern(pattern: &[u8], rules: Rules) -> bool {
     false
 }
 
-/// The text that a pattern without special characters names.
+/// The text that a pattern without special characters matches.
 pub fn literal(pattern: &[u8], rules: Rules) -> alloc::vec::Vec<u8> {
     let mut text = alloc::vec::Vec::new();
     let mut rest = pattern;
@@ -97,7 +97,8 @@ pub fn literal(pattern: &[u8], rules: Rules) -> alloc::vec::Vec<u8> {
     text
 }
 
-/// Whether a character at this place begins a hidden name, which special characters do not match.
+/// Whether the character at this place begins a hidden name, which special characters do not
+/// match.
 fn is_hidden(text: &[u8], place: usize, rules: Rules) -> bool {
     let begins = || place == 0 || rules.contains(Rules::PATHNAME) && text[place - 1] == b'/';
     rules.contains(Rules::PERIOD) && text.get(place) == Some(&b'.') && begins()
@@ -121,17 +122,17 @@ fn is_same(one: char, other: char, rules: Rules) -> bool {
     one == other || folds && one.to_lowercase().eq(other.to_lowercase())
 }
 
-/// The first character of a text, and its bytes.
+/// The first character of a text, and its length in bytes.
 fn first_of(text: &[u8]) -> Option<(char, usize)> {
     let chunk = text.utf8_chunks().next()?;
     match chunk.valid().chars().next() {
         Some(character) => Some((character, character.len_utf8())),
-        // Of no character of a text.
+        // A number that no character of a text has.
         None => Some((char::from_u32(0x10_FF00 | u32::from(text[0]))?, 1)),
     }
 }
 
-/// The first element of a pattern, and its bytes.
+/// The first element of a pattern, and its length in bytes.
 fn element(pattern: &[u8], rules: Rules) -> Option<(Element<'_>, usize)> {
     let (first, bytes) = first_of(pattern)?;
     let special = match first {
@@ -147,7 +148,7 @@ fn element(pattern: &[u8], rules: Rules) -> Option<(Element<'_>, usize)> {
     special.or(Some((Element::Character(first), bytes)))
 }
 
-/// Where the `]` is that ends a set. `None`: there is none, and the `[` stands for itself.
+/// The place of the `]` that ends a set. `None` if there is none, so that the `[` matches itself.
 fn end_of_set(pattern: &[u8], rules: Rules) -> Option<usize> {
     let mut at = 1;
     if matches!(pattern.get(at), Some(b'!' | b'^')) {
@@ -165,7 +166,7 @@ fn end_of_set(pattern: &[u8], rules: Rules) -> Option<usize> {
     }
 }
 
-/// The last byte of a `[:…:]`, `[=…=]` or `[.….]` that begins here.
+/// The place of the last byte of a `[:…:]`, `[=…=]` or `[.….]` that begins here.
 fn end_of_class(pattern: &[u8], at: usize) -> Option<usize> {
     let mark = *pattern.get(at + 1)?;
     if !matches!(mark, b':' | b'=' | b'.') {
@@ -176,7 +177,7 @@ fn end_of_class(pattern: &[u8], at: usize) -> Option<usize> {
     Some(at + 2 + length + 1)
 }
 
-/// Whether a set has a character.
+/// Whether a set contains a character.
 fn is_in(set: &[u8], character: char, rules: Rules) -> bool {
     let (is_not, mut rest) = match set {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -212,7 +213,7 @@ fn is_in(set: &[u8], character: char, rules: Rules) -> bool {
     found != is_not
 }
 
-/// The first character of the inside of a set, and its bytes there.
+/// The first character inside a set, and the length in bytes of its text there.
 fn member(set: &[u8], rules: Rules) -> Option<(char, usize)> {
     match set {
         [b'[', b'=' | b'.', inside @ ..] => match end_of_class(set, 0) {

@@ -1,5 +1,5 @@
 //! `math.h`: the functions of the crate `libm` under their C names, with `errno`. A `long double`
-//! is a `double` here: `skiff-cc` tells the compiler so.
+//! is a `double` here, as `skiff-cc` tells the compiler.
 
 use core::arch::x86_64::{_mm_cvtsd_si64, _mm_cvtss_si64, _mm_set_sd, _mm_set_ss};
 use core::ffi::{c_char, c_int, c_long};
@@ -8,7 +8,8 @@ use syscall::error::{EDOM, ERANGE};
 
 use crate::errno;
 
-/// `errno` as C sets it: `EDOM` when numbers gave none, `ERANGE` when finite ones gave infinity.
+/// Sets `errno` as C says: `EDOM` if the result is NaN but no argument is, `ERANGE` if it is
+/// infinite but all arguments are finite.
 macro_rules! checked {
     ($result:expr, $($argument:expr),+) => {{
         let result = $result;
@@ -23,7 +24,7 @@ macro_rules! checked {
     }};
 }
 
-/// Functions of one number: name, name for `float`, name for `long double`.
+/// Functions of one number: the names for `double`, `float` and `long double`.
 macro_rules! unary {
     ($($double:ident $float:ident $long:ident;)*) => { $(
         #[unsafe(no_mangle)]
@@ -43,7 +44,7 @@ macro_rules! unary {
     )* };
 }
 
-/// Functions of two numbers.
+/// Functions of two numbers: the names for `double`, `float` and `long double`.
 macro_rules! binary {
     ($($double:ident $float:ident $long:ident;)*) => { $(
         #[unsafe(no_mangle)]
@@ -63,7 +64,7 @@ macro_rules! binary {
     )* };
 }
 
-/// One function for each of the three types, with arguments and result as given.
+/// A function for each of the three types, with the given arguments and result.
 macro_rules! each {
     ($($double:ident $float:ident $long:ident
         ($($argument:ident: $double_type:ty | $float_type:ty),*)
@@ -138,7 +139,7 @@ binary! {
     remainder remainderf remainderl;
 }
 
-/// The exponent of a number that is neither 0 nor infinite, as a number.
+/// The exponent of a number, as a floating point number; infinities and NaN as C says.
 macro_rules! logb {
     ($x:expr, $ilogb:path, $float:ty) => {{
         let x = $x;
@@ -153,11 +154,11 @@ macro_rules! logb {
     }};
 }
 
-/// An integer of a C `long` from a rounded number; `EDOM` when it does not fit.
+/// Converts a rounded number to a C `long`; `EDOM` if it does not fit.
 macro_rules! whole {
     ($rounded:expr) => {{
         let rounded = $rounded;
-        // Both bounds are powers of two, so exact in either type; NaN is not between them.
+        // Both bounds are powers of two and so exact in either type; NaN is not between them.
         if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
             rounded as c_long
         } else {
@@ -174,7 +175,7 @@ fn ilogb_of(found: c_int, plain: bool) -> c_int {
     found
 }
 
-/// The nearest integer as the control register says.
+/// Rounds to an integer in the direction that the control register says.
 fn nearest(x: f64) -> c_long {
     let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&x);
     if !fits {
@@ -217,7 +218,7 @@ each! {
     llround llroundf llroundl(x: f64 | f32) -> c_long | c_long = lround(x), lroundf(x);
     lrint lrintf lrintl(x: f64 | f32) -> c_long | c_long = nearest(x), nearest_f(x);
     llrint llrintf llrintl(x: f64 | f32) -> c_long | c_long = nearest(x), nearest_f(x);
-    // Names from before C99.
+    // Names older than C99.
     drem dremf dreml(x: f64 | f32, y: f64 | f32) -> f64 | f32 = remainder(x, y), remainderf(x, y);
     pow10 pow10f pow10l(x: f64 | f32) -> f64 | f32 = exp10(x), exp10f(x);
     finite finitef finitel(x: f64 | f32) -> c_int | c_int
@@ -228,11 +229,11 @@ fn clamped(n: c_long) -> c_int {
     n.clamp(c_int::MIN.into(), c_int::MAX.into()) as c_int
 }
 
-/// The sign that the last of `lgamma`'s functions found, for programs that want it so.
+/// The sign that the last call of an `lgamma` function has found, for programs that read it here.
 #[unsafe(no_mangle)]
 static signgam: core::sync::atomic::AtomicI32 = core::sync::atomic::AtomicI32::new(0);
 
-/// `lgamma` and what gives a second result, for a type.
+/// `lgamma` and the functions with a second result, for one type.
 macro_rules! with_places {
     ($float:ty: $lgamma:ident $lgamma_r:ident $gamma:ident $frexp:ident $modf:ident $remquo:ident
         $sincos:ident $nexttoward:ident $nan:ident = $of_lgamma:path, $of_frexp:path, $of_modf:path,
@@ -270,7 +271,7 @@ macro_rules! with_places {
             let (fraction, found) = $of_modf(x);
             // SAFETY: the caller's place for a number.
             unsafe { whole.write(found) };
-            // An infinite number has a fraction of 0, and every fraction the sign of its number.
+            // The fraction of an infinite number is 0. Every fraction has the sign of its number.
             (if x.is_infinite() { 0.0 } else { fraction }).copysign(x)
         }
 
@@ -297,7 +298,7 @@ macro_rules! with_places {
             checked!($of_next(x, y), x, y)
         }
 
-        /// No number carries a text here.
+        /// Ignores the text, as no NaN carries one here.
         #[unsafe(no_mangle)]
         extern "C" fn $nan(_text: *const c_char) -> $float {
             <$float>::NAN
@@ -308,7 +309,7 @@ macro_rules! with_places {
 fn next_of_float(x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
     if wide == y || x.is_nan() || y.is_nan() {
-        // The other one of two that are equal: they may be zeros of two signs.
+        // Returns the second of two equal numbers, as they may be zeros with different signs.
         return if x.is_nan() { x } else { y as f32 };
     }
     let towards = if y > wide {

@@ -1,4 +1,4 @@
-//! The files of `fmemopen` and `open_memstream`, which are memory.
+//! The files behind the streams of `fmemopen` and `open_memstream`, which are memory.
 
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
@@ -9,15 +9,15 @@ use syscall::{SEEK_CUR, SEEK_END, SEEK_SET};
 
 use crate::{malloc, strings};
 
-/// The file of such a stream.
+/// The file of a stream over memory.
 pub struct Memory {
     block: *mut u8,
-    /// Bytes of the block.
+    /// The size of the block in bytes.
     size: usize,
     /// Bytes that the file has.
     length: usize,
     position: usize,
-    /// Everything is written behind what is there.
+    /// Whether all writes go to the end of the file.
     appends: bool,
     kind: Kind,
 }
@@ -26,23 +26,23 @@ pub struct Memory {
 enum Kind {
     /// The program's block.
     Given,
-    /// A block that goes with the stream.
+    /// A block of this library, freed with the stream.
     Own,
-    /// A block that grows; where the program is told of it, and of its bytes.
+    /// A block that grows; where the program gets its address and its number of bytes.
     Growing(*mut *mut c_char, *mut usize),
 }
 
-/// How `fopen` would open a file.
+/// What `fopen` would do with a file.
 #[derive(Clone, Copy)]
 pub struct Opening {
-    /// The file is emptied.
+    /// Empties the file.
     pub truncates: bool,
-    /// Writes go to its end.
+    /// Writes at its end.
     pub appends: bool,
 }
 
 impl Memory {
-    /// A file of `size` bytes at `block`, or of memory of its own if that is null.
+    /// Makes a file of `size` bytes at `block`, or in new memory if that is null.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -84,8 +84,9 @@ impl Memory {
         })
     }
 
-    /// An empty file that grows. The program finds the block at `block` and its bytes at `length`
-    /// after each [`publish`](Self::publish), and frees it when the stream is closed.
+    /// Makes an empty file that grows. After each [`publish`](Self::publish), the address of the
+    /// block is at `block` and its number of bytes at `length`. The program frees the block after
+    /// closing the stream.
     ///
     /// # Errors
     /// `EINVAL`: a place is null. `ENOMEM`.
@@ -109,7 +110,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Makes room for this number of bytes.
+    /// Makes the block at least this many bytes long.
     fn reserve(&mut self, bytes: usize) -> Result<()> {
         if bytes <= self.size {
             return Ok(());
@@ -130,7 +131,7 @@ impl Memory {
     /// Writes at the position.
     ///
     /// # Errors
-    /// `ENOSPC`: not all of it fits, and what does is written. `ENOMEM`.
+    /// `ENOSPC`: not all bytes fit; those that do are written. `ENOMEM`.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if self.appends {
             self.position = self.length;
@@ -165,7 +166,7 @@ impl Memory {
         }
     }
 
-    /// Reads from the position on; 0 at the end.
+    /// Reads from the position; returns 0 at the end of the file.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         let count = to.len().min(self.length.saturating_sub(self.position));
         // SAFETY: the block has these bytes.
@@ -177,10 +178,10 @@ impl Memory {
         count
     }
 
-    /// Moves the position; the new one.
+    /// Moves the position and returns the new one.
     ///
     /// # Errors
-    /// `EINVAL`: it would be negative, or behind a block that does not grow.
+    /// `EINVAL`: it would be negative, or beyond the end of a block that does not grow.
     pub fn seek(&mut self, offset: i64, whence: usize) -> Result<usize> {
         let from = match whence {
             SEEK_SET => 0,
@@ -198,17 +199,18 @@ impl Memory {
         Ok(self.position)
     }
 
-    /// Whether everything is written behind what is there.
+    /// Whether all writes go to the end of the file.
     pub fn appends(&self) -> bool {
         self.appends
     }
 
-    /// Bytes that the file has.
+    /// The size of the file in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Tells the program where a block that grows is, and how many bytes it has up to the position.
+    /// Stores for the program the address of a block that grows, and the number of its bytes up to
+    /// the position.
     fn publish(&self) {
         if let Kind::Growing(block, length) = self.kind {
             // SAFETY: the program's places, which are valid as long as the stream is open.
@@ -219,7 +221,7 @@ impl Memory {
         }
     }
 
-    /// The stream is closed.
+    /// Frees what belongs to a closed stream.
     pub fn end(self) {
         if let Kind::Own = self.kind {
             // SAFETY: allocated here, and nobody else has it.

@@ -87,8 +87,7 @@ unsafe fn record_in(block: &Block) -> *const Record {
     unsafe { (*block.control()).record.cast() }
 }
 
-/// A number that no other thread of any process has: the process id in the upper 16 bits, a
-/// counter in the lower ones.
+/// A number that no other thread of any process has: the process id above 16 bits of a counter.
 fn next_id() -> c_int {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
@@ -155,8 +154,7 @@ pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
     match unsafe { (&raw const state.status).read_volatile() } {
         Some(status) => status,
         None => {
-            // The first thread has ended by `pthread_exit`: the process stays until the others
-            // have ended too.
+            // The first thread called `pthread_exit`: the process stays until the others end.
             run_destructors();
             RUNNING.fetch_sub(1, Ordering::AcqRel);
             loop {
@@ -347,8 +345,7 @@ pub unsafe extern "C" fn pthread_create(
             .fs_base(block.address())
             .spawn(move || {
                 if let Some(processors) = processors {
-                    // The set was checked when it was chosen; a thread that cannot be bound runs
-                    // anywhere.
+                    // The set was checked before; a thread that cannot be bound runs anywhere.
                     let _ = handle_of(own()).and_then(|own| affinity::bind(own, &processors));
                 }
                 run(main, argument, block)

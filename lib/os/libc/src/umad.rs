@@ -1,5 +1,5 @@
-//! Requests of `ioctl` for management datagrams of RDMA devices: each is a call of the device's
-//! daemon whose payload is the structure that Linux has for it (docs/infiniband.md).
+//! Requests of `ioctl` for management datagrams of RDMA devices. Each becomes a call to the
+//! device's daemon, whose payload is Linux's structure for it (docs/infiniband.md).
 
 use alloc::vec;
 use core::ffi::{c_int, c_ulong};
@@ -11,7 +11,7 @@ use crate::descriptor;
 
 /// The path of the device's descriptors.
 const DEVICE: &str = "/scheme/infiniband/umad";
-/// The group of its requests.
+/// The group of the device's requests.
 const GROUP: u32 = 0x1b;
 
 /// Whether a file of this path is such a device.
@@ -19,8 +19,8 @@ pub fn is_device(path: &str) -> bool {
     path.starts_with(DEVICE)
 }
 
-/// Whether it is a request of this group to such a device. A descriptor that came with the program
-/// is known by its path.
+/// Whether this is a request of the group to such a device. Recognises a descriptor that came with
+/// the program by its path.
 pub fn is_request(number: c_int, request: c_ulong) -> bool {
     if request as u32 >> 8 & 0xff != GROUP {
         return false;
@@ -38,7 +38,8 @@ pub fn is_request(number: c_int, request: c_ulong) -> bool {
     is_umad
 }
 
-/// The error of a read or write, as Linux has it when the device has gone: its daemon has ended.
+/// The error of a read or write. If the device is gone because its daemon has ended, it is
+/// Linux's.
 pub fn of_transfer(number: c_int, error: Error) -> Error {
     match error.errno {
         ENODEV if descriptor::is_umad(number) => Error::new(EIO),
@@ -49,8 +50,7 @@ pub fn of_transfer(number: c_int, error: Error) -> Error {
 /// Makes a request.
 ///
 /// # Errors
-/// `EFAULT`: no argument where there must be one. `EPIPE`: the device has gone. Those of the
-/// request.
+/// `EFAULT`: the request needs an argument. `EPIPE`: the device is gone. Those of the request.
 ///
 /// # Safety
 /// `argument` is the address of as many bytes as the number of the request says.
@@ -68,7 +68,7 @@ pub unsafe fn ioctl(number: c_int, request: c_ulong, argument: usize) -> Result<
     }
     let result = fd::call_rw(device, &mut payload, &[u64::from(request as u32)]);
     if length > 0 {
-        // A refused request may have changed its structure, too.
+        // A refused request may also have changed its structure.
         // SAFETY: as above.
         unsafe { place.copy_from_nonoverlapping(payload.as_ptr(), length) };
     }

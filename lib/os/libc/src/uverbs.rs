@@ -1,7 +1,7 @@
-//! Commands for RDMA devices by `write`, as on Linux: a command has the address for its answer in
-//! it, where the device's daemon cannot store. So it is given by a call that brings the answer, and
-//! the answer is stored here. Descriptors in commands and answers are the program's; the daemon
-//! knows completion channels by number (docs/infiniband.md).
+//! Commands for RDMA devices by `write`, as on Linux. A command contains the address for its
+//! answer, where the device's daemon cannot store. So the command is sent by a call that returns
+//! the answer, which is then stored here. Descriptors in commands and answers are the program's;
+//! the daemon knows completion channels by number (docs/infiniband.md).
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -15,36 +15,36 @@ use crate::descriptor;
 /// The path of a device's descriptors.
 const DEVICE: &str = "/scheme/infiniband/uverbs";
 
-/// Operations of the scheme's `call`: to execute a command, and to tell a channel's number.
+/// Operations of the scheme's `call`: execute a command, and ask for a channel's number.
 const EXECUTE: u64 = 1;
 const CHANNEL_NUMBER: u64 = 2;
 
-/// Sends the program's address space.
+/// The operation that sends the program's address space.
 const SEND_SPACE: u64 = 6;
 
-/// Commands that register memory: the device's daemon borrows its pages.
+/// Commands that register memory, for which the device's daemon borrows the program's pages.
 const REG_MR: u32 = 9;
 const REREG_MR: u32 = 11;
-/// Commands with descriptors: in the answer those of the events and of a new channel, in the
-/// request that of the channel.
+/// Commands with descriptors: the answers of the first two hold that of the events and that of a
+/// new channel, the request of the third that of its channel.
 const GET_CONTEXT: u32 = 0;
 const CREATE_COMP_CHANNEL: u32 = 17;
 const CREATE_CQ: u32 = 18;
-/// Commands that answer also when they are refused.
+/// Commands that have an answer even if they are refused.
 const POSTS: [u32; 3] = [28, 29, 36];
 
-/// Where those have the number of their requests.
+/// The offset in these commands of the number of their requests.
 const WORK_REQUESTS: usize = 20;
 
-/// The flag of a command with the extended header.
+/// The flag of a command with an extended header.
 const EXTENDED: u32 = 1 << 31;
 /// Stands for no channel.
 const NO_CHANNEL: u32 = u32::MAX;
 
-/// Whether this program has opened a device at all.
+/// Whether this program has opened a device.
 static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
 
-/// A file of this path was opened.
+/// Records that a file of this path was opened.
 pub fn note_opened(path: &str) {
     if path.starts_with(DEVICE) {
         HAS_DEVICE.store(true, Ordering::Relaxed);
@@ -75,20 +75,20 @@ fn half(bytes: &[u8], at: usize) -> usize {
     bytes.map_or(0, u16::from_ne_bytes).into()
 }
 
-/// A command: its bytes, and what of its frame matters here.
+/// A command: its bytes, and the parts of its header that are needed here.
 struct Command {
     payload: Vec<u8>,
     number: u32,
     length: usize,
-    /// Room for the answer, in bytes, and its address.
+    /// The size of the buffer for the answer in bytes, and its address.
     room: usize,
     response: usize,
-    /// Where the request begins.
+    /// The offset of the request.
     request: usize,
 }
 
 impl Command {
-    /// Reads a frame; what is wrong with it is for the daemon to say.
+    /// Reads a header. The daemon checks it.
     fn read(bytes: &[u8]) -> Command {
         let command = word(bytes, 0).unwrap_or(0);
         let is_extended = command & EXTENDED != 0;
@@ -96,7 +96,7 @@ impl Command {
             true => (half(bytes, 6) + half(bytes, 18)) * 8,
             false => half(bytes, 6) * 4,
         };
-        // In both forms the address is what follows the first header.
+        // In both forms the address comes after the first header.
         let [low, high] = [8, 12].map(|at| word(bytes, at).unwrap_or(0) as usize);
         let mut payload = bytes.to_vec();
         payload.resize(bytes.len().max(room), 0);
@@ -112,7 +112,7 @@ impl Command {
 
     /// Replaces the descriptor of a channel by its number.
     fn name_channel(&mut self) -> Result<()> {
-        // Behind the address, where there is one: `user_handle`, `cqe`, `comp_vector`.
+        // After the address, if there is one: `user_handle`, `cqe`, `comp_vector`.
         let at = self.request + 16;
         let named = word(&self.payload, at).filter(|named| *named != NO_CHANNEL);
         let (Some(named), CREATE_CQ) = (named, self.number) else {
@@ -126,7 +126,7 @@ impl Command {
         Ok(())
     }
 
-    /// Puts a descriptor into an answer that has one.
+    /// Makes the descriptor for an answer that has one, and puts it there.
     fn make_descriptor(&mut self, device: usize) -> Result<()> {
         let copied = match self.number {
             GET_CONTEXT => fd::dup(device, b"async")?,
@@ -149,25 +149,25 @@ unsafe extern "C" {
     safe fn redox_cur_thrfd_v0() -> usize;
 }
 
-/// Sends the own address space to a device, for the command that follows. The daemon keeps it no
-/// longer than it looks for the pages that are registered.
+/// Sends this program's address space to a device, for the command that follows. The daemon keeps
+/// it only while it looks up the pages to register.
 fn send_space(device: usize) -> Result<()> {
     let space = fd::dup(redox_cur_thrfd_v0(), b"addrspace")?;
     let sent = fd::send_fd(device, space, false, &[SEND_SPACE]);
     if sent.is_err() {
-        // Whether the descriptor is still there depends on how far the call came.
+        // Whether the descriptor is still open depends on how far the call came.
         let _ = fd::close(space);
     }
     sent.map(|_| ())
 }
 
-/// Gives a command to a device; the bytes of it.
+/// Sends a command to a device; returns the command's length in bytes.
 ///
 /// # Errors
-/// `EFAULT`: room for an answer and no address. Those of the command.
+/// `EFAULT`: there is room for an answer but no address. Those of the command.
 ///
 /// # Safety
-/// The address in the command is that of room for its answer, which is the program's.
+/// The address in the command is that of the program's buffer for the answer.
 pub unsafe fn write(number: c_int, bytes: &[u8]) -> Result<usize> {
     let device = descriptor::check(number)?;
     let mut command = Command::read(bytes);
@@ -184,7 +184,7 @@ pub unsafe fn write(number: c_int, bytes: &[u8]) -> Result<usize> {
     }
     let answered = match (&result, POSTS.contains(&command.number)) {
         (Ok(length), _) => *length,
-        // The number of the request that was refused, if the answer was given.
+        // The number of the request that was refused, if the daemon gave that answer.
         (Err(_), true) if word(&command.payload, 0) <= word(bytes, WORK_REQUESTS) => 4,
         (Err(_), _) => 0,
     };

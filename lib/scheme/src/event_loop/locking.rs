@@ -1,8 +1,9 @@
-//! Requests about locks of files, which the loop answers for a daemon that keeps a table of them.
+//! Requests about locks of files, which the event loop answers for a daemon that keeps a table of
+//! them.
 //!
-//! They are Redox's: `StdFsCallKind::Lock`, `Unlock` and `GetLock`, whose two arguments are where
-//! the lock begins and how long it is. The highest bit of the first one says that the opening of
-//! the file has the lock and not the process, that of the second one that the lock is exclusive.
+//! They are Redox's `StdFsCallKind::Lock`, `Unlock` and `GetLock`. Their two arguments are the
+//! start and the length of the range. The highest bit of the first one says that the open file
+//! owns the lock, not the process; that of the second one says that the lock is exclusive.
 
 use redox_scheme::CallerCtx;
 use redox_scheme::scheme::{Op, SchemeResponse};
@@ -12,10 +13,10 @@ use syscall::flag::StdFsCallKind;
 use super::SchemeDaemon;
 use crate::locks::{self, Lock, Owner};
 
-/// In both arguments.
+/// The highest bit, in both arguments.
 const HIGHEST: u64 = 1 << 63;
-/// In the second argument of `Lock`: an answer is given when nothing is in the way any more. An
-/// addition to Redox's calls, which give an error then.
+/// In the second argument of `Lock`: the request is answered when nothing conflicts any more. This
+/// is an addition to Redox's calls, which fail in that case.
 pub const WAITS: u64 = 1 << 62;
 
 /// A request about locks.
@@ -23,11 +24,11 @@ pub(super) struct Request {
     kind: StdFsCallKind,
     handle: usize,
     lock: Result<Lock>,
-    /// Whether it may wait.
+    /// Whether it waits until nothing conflicts.
     pub waits: bool,
 }
 
-/// The request, if it is one about locks.
+/// Reads the request, if it is about locks.
 pub(super) fn request(op: &Op, caller: &CallerCtx) -> Option<Request> {
     let Op::StdFsCall(call) = op else {
         return None;
@@ -63,7 +64,8 @@ pub(super) fn request(op: &Op, caller: &CallerCtx) -> Option<Request> {
     })
 }
 
-/// The answer; `EWOULDBLOCK` while something is in the way. `payload` is where `GetLock` says what.
+/// Answers the request; `EWOULDBLOCK` if a lock conflicts. `GetLock` stores that lock in
+/// `payload`.
 pub(super) fn serve<S: SchemeDaemon>(
     request: Request,
     payload: &mut [u8],
@@ -71,7 +73,7 @@ pub(super) fn serve<S: SchemeDaemon>(
 ) -> SchemeResponse {
     let result = answer(&request, payload, scheme);
     match (request.kind, request.lock) {
-        // The kernel is to tell when the process closes a descriptor of the file.
+        // Asks the kernel to report when the process closes a descriptor of the file.
         (StdFsCallKind::Lock, Ok(lock)) if result.is_ok() && is_process(lock.owner) => {
             SchemeResponse::RegularAndNotifyOnDetach(result)
         }
