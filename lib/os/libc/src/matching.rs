@@ -35,8 +35,9 @@ enum Element<'a> {
 /// Whether a text matches a pattern. Both are UTF-8; any other byte matches only itself.
 pub fn matches(pattern: &[u8], text: &[u8], rules: Rules) -> bool {
     let (mut at, mut place) = (0, 0);
-    // Behind the last star, and what it was tried with. A star before it needs no second try: what
-    // lies between is matched at its first place, and with `PATHNAME` no star passes a `/`.
+    // The place after the last star in the pattern, and the place in the text where it was tried.
+    // Earlier stars need no further try: what lies between two stars has matched at its first
+    // place, and with `PATHNAME` no star matches a `/`.
     let mut star: Option<(usize, usize)> = None;
     loop {
         let next = first_of(&text[place..]);

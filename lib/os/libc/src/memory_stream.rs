@@ -14,7 +14,7 @@ pub struct Memory {
     block: *mut u8,
     /// The size of the block in bytes.
     size: usize,
-    /// Bytes that the file has.
+    /// The size of the file in bytes.
     length: usize,
     position: usize,
     /// Whether all writes go to the end of the file.

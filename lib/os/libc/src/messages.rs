@@ -1,4 +1,4 @@
-//! `err.h`, `error.h` and `syslog.h`: messages with the program's name before them.
+//! `err.h`, `error.h` and `syslog.h`: messages that begin with the program's name.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,10 +11,10 @@ use syscall::flag::O_WRONLY;
 use crate::sync::Shared;
 use crate::{errno, print, process, start, stream, strings};
 
-/// The text of a format and its arguments; of none, an empty one.
+/// The text of a format and its arguments; empty if the format is null.
 ///
 /// # Safety
-/// A string or null, and the arguments it names.
+/// `format` is null or a string, and `list` has the arguments that it names.
 unsafe fn text_of(format: *const c_char, list: &mut VaList<'_>) -> String {
     if format.is_null() {
         return String::new();
@@ -24,7 +24,7 @@ unsafe fn text_of(format: *const c_char, list: &mut VaList<'_>) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The last part of the program's name.
+/// The last part of the name under which the program was started.
 fn own_name() -> String {
     let name = start::name();
     if name.is_null() {
@@ -35,7 +35,8 @@ fn own_name() -> String {
     name.rsplit('/').next().unwrap_or_default().into()
 }
 
-/// Writes `name: text: error`, without the text when it is empty and the error when there is none.
+/// Writes `name: text: error`; without the text if that is empty, and without the error if there
+/// is none.
 fn tell(text: &str, number: Option<c_int>) {
     let mut line = own_name();
     if !text.is_empty() || number.is_none() {
@@ -119,7 +120,7 @@ pub static LOG: Shared<Log> = Shared::new(Log {
 const WITH_PID: c_int = 0x01;
 const TO_ERROR: c_int = 0x20;
 
-/// The facility is not kept: the system's log has none.
+/// The facility has no effect, as the system's log has none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn openlog(name: *const c_char, options: c_int, _facility: c_int) {
     // SAFETY: the caller's string or null.
@@ -176,7 +177,7 @@ unsafe extern "C" fn vsyslog(priority: c_int, format: *const c_char, mut list: V
     let text = text.trim_end_matches('\n');
     let level = LEVELS[level as usize];
     let logged = write_log(&format!("{level} {name}: {text}\n"));
-    // Without a log the message is not to be lost.
+    // If there is no log, the message must not be lost.
     if logged.is_err() || options & TO_ERROR != 0 {
         runtime::eprintln!("{name}: {text}");
     }

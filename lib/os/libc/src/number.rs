@@ -1,30 +1,30 @@
-//! Numbers in text, as `strtol` and `strtod` read them.
+//! Numbers in text, in the forms that `strtol` and `strtod` read.
 
 /// An integer in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Integer {
-    /// Its magnitude; the largest `u64` when it does not fit.
+    /// Its magnitude; the largest `u64` if it does not fit.
     pub magnitude: u64,
-    /// Whether a minus sign stood before it.
+    /// Whether it has a minus sign.
     pub negative: bool,
-    /// Whether it was too large for `magnitude`.
+    /// Whether it is too large for `magnitude`.
     pub overflow: bool,
-    /// Bytes it takes, white space before it included; 0: there is no number.
+    /// Its length in bytes, with the white space before it; 0 if there is no number.
     pub length: usize,
 }
 
-/// The blanks that C's `isspace` knows.
+/// Whether a byte is white space for C's `isspace`.
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Number of blanks at the start.
+/// The number of bytes of white space at the start.
 pub fn spaces(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !is_space(*byte));
     end.unwrap_or(text.len())
 }
 
-/// Reads an integer at the start of `text`, in `base` 2 to 36, or 0 for what its prefix says.
+/// Reads an integer at the start of `text`, in `base` 2 to 36; with base 0 its prefix decides.
 pub fn integer(text: &[u8], base: u32) -> Integer {
     let mut at = spaces(text);
     let mut found = Integer {
@@ -64,7 +64,8 @@ pub fn integer(text: &[u8], base: u32) -> Integer {
 }
 
 impl Integer {
-    /// As a `long`; the second value says that it did not fit and was cut to the nearest.
+    /// Converts it to a `long`; the second value says whether it did not fit, and was set to the
+    /// nearest one.
     pub fn signed(&self) -> (i64, bool) {
         let limit = 1_u64 << 63;
         match (self.negative, self.magnitude) {
@@ -75,7 +76,8 @@ impl Integer {
         }
     }
 
-    /// As an `unsigned long`; a negative number is that much below 0.
+    /// Converts it to an `unsigned long`, with a negative number modulo 2^64; the second value
+    /// says whether the magnitude did not fit.
     pub fn unsigned(&self) -> (u64, bool) {
         match (self.overflow, self.negative) {
             (true, _) => (u64::MAX, true),
@@ -85,8 +87,8 @@ impl Integer {
     }
 }
 
-/// Reads a floating point number at the start of `text` as a `double`; the second value is its
-/// length in bytes, white space before it included, 0 when there is none.
+/// Reads a floating point number at the start of `text` as a `double`. The second value is its
+/// length in bytes, with the white space before it; 0 if there is no number.
 pub fn float(text: &[u8]) -> (f64, usize) {
     let (shape, length) = shape(text);
     let value = match shape.form {
@@ -98,7 +100,7 @@ pub fn float(text: &[u8]) -> (f64, usize) {
     (if shape.negative { -value } else { value }, length)
 }
 
-/// The same as a `float`: rounded once, not by way of a `double`.
+/// As [`float`], but a `float`, which is rounded once, not by way of a `double`.
 pub fn single(text: &[u8]) -> (f32, usize) {
     let (shape, length) = shape(text);
     let value = match shape.form {
@@ -127,7 +129,7 @@ enum Form<'a> {
     Decimal(&'a str),
 }
 
-/// Finds a floating point number at the start of `text`, and where it ends.
+/// Finds a floating point number at the start of `text`, and its end.
 fn shape(text: &[u8]) -> (Shape<'_>, usize) {
     let start = spaces(text);
     let mut at = start;
@@ -176,7 +178,7 @@ fn shape(text: &[u8]) -> (Shape<'_>, usize) {
     (shape(Form::Decimal(number)), at + length)
 }
 
-/// Length of the parentheses behind a `nan`, which may say which one; 0 when there are none.
+/// The length of the parentheses after a `nan`, which may name its kind; 0 if there are none.
 fn kind_length(text: &[u8]) -> usize {
     if text.first() != Some(&b'(') {
         return 0;
@@ -189,8 +191,8 @@ fn kind_length(text: &[u8]) -> usize {
     }
 }
 
-/// `mantissa` times two to the power of `scale`, rounded once to `precision` bits, the last of
-/// which is never below two to the power of `least`.
+/// `mantissa` times two to the power of `scale`, rounded once to `precision` bits. The last of
+/// these bits is never below two to the power of `least`.
 fn scaled(mantissa: u64, scale: i32, precision: i32, least: i32) -> f64 {
     if mantissa == 0 {
         return 0.0;
@@ -205,7 +207,7 @@ fn scaled(mantissa: u64, scale: i32, precision: i32, least: i32) -> f64 {
         let half = if cut == 0 { 1 } else { 1 << (cut - 1) };
         kept + u128::from(rest > half || rest == half && kept & 1 == 1)
     };
-    // At most `precision` bits are left, so that no step rounds.
+    // At most `precision` bits are left, so no step rounds.
     let mut value = rounded as f64;
     let scale = scale.saturating_add(cut);
     let step: f64 = if scale < 0 { 0.5 } else { 2.0 };
@@ -215,7 +217,7 @@ fn scaled(mantissa: u64, scale: i32, precision: i32, least: i32) -> f64 {
     value
 }
 
-/// Length of an exponent like `e-12`; 0 when there is none.
+/// The length of an exponent like `e-12`; 0 if there is none.
 fn exponent_length(text: &[u8], letter: u8) -> usize {
     if !text
         .first()
@@ -231,8 +233,9 @@ fn exponent_length(text: &[u8], letter: u8) -> usize {
     if digits == 0 { 0 } else { 1 + sign + digits }
 }
 
-/// The digits behind `0x`: mantissa, power of two and length in bytes. What does not fit into the
-/// mantissa shows in its last bit, which is beyond the precision of a double.
+/// Reads the digits after `0x`: mantissa, power of two and length in bytes. If not all bits fit
+/// into the mantissa, its last bit, which is beyond the precision of a double, shows whether
+/// others were set.
 fn hexadecimal(text: &[u8]) -> (u64, i32, usize) {
     let (mut mantissa, mut scale) = (0_u64, 0_i32);
     let (mut at, mut digits, mut point) = (0, 0, false);

@@ -1,13 +1,13 @@
-//! `getopt`, `getopt_long` and `getopt_long_only`; `getsubopt`. As with glibc, operands that come
-//! before an option are moved behind it in `argv`, unless the letters begin with `+` or `-`, or the
-//! environment has `POSIXLY_CORRECT`.
+//! `getopt`, `getopt_long` and `getopt_long_only`; `getsubopt`. As in glibc, operands before an
+//! option are moved behind it in `argv`, unless the letters begin with `+` or `-`, or
+//! `POSIXLY_CORRECT` is in the environment.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
 use crate::{environment, strings};
 
-// C programs read and set these from one thread.
+// C programs read and set these variables from one thread.
 #[unsafe(no_mangle)]
 static mut optarg: *mut c_char = null_mut();
 #[unsafe(no_mangle)]
@@ -16,7 +16,7 @@ static mut optind: c_int = 1;
 static mut opterr: c_int = 1;
 #[unsafe(no_mangle)]
 static mut optopt: c_int = 0;
-/// Position within an argument like `-abc`; 0: at its beginning.
+/// The position inside an argument like `-abc`; 0 at its beginning.
 static mut INSIDE: usize = 0;
 
 /// C's `struct option`.
@@ -30,20 +30,20 @@ struct Option {
 
 const UNKNOWN: c_int = b'?' as c_int;
 const MISSING: c_int = b':' as c_int;
-/// The number of an operand that is returned as an option.
+/// The result for an operand that is returned like an option.
 const OPERAND: c_int = 1;
-/// `getsubopt`'s answer for a name that is not in its list.
+/// The result of `getsubopt` for a name that is not in its list.
 const UNKNOWN_NAME: c_int = -1;
 
-/// The options that a caller knows.
+/// The options that a caller accepts.
 #[derive(Clone, Copy)]
 struct Known {
     letters: *const c_char,
     /// Long options, or null.
     long: *const Option,
-    /// Where the position of a long option in their list is stored, or null.
+    /// Where to store the index of a long option in their list, or null.
     index: *mut c_int,
-    /// A single `-` begins a long option, too.
+    /// Whether a single `-` begins a long option, too.
     is_long_only: bool,
 }
 
@@ -93,18 +93,18 @@ unsafe extern "C" fn getopt_long_only(
     unsafe { next(count, arguments, known) }
 }
 
-/// What happens to operands that come before an option.
+/// What happens to operands before an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// They are moved behind it.
+    /// They are moved behind the option.
     Permuted,
-    /// The first one ends the options.
+    /// The first operand ends the options.
     Posix,
     /// Each is returned as the argument of option [`OPERAND`].
     Returned,
 }
 
-/// The order that a caller's letters ask for, and the letters without its mark.
+/// The order for which a caller's letters ask, and the letters without its mark.
 fn order_of(letters: &[u8]) -> (Order, &[u8]) {
     match letters {
         [b'+', letters @ ..] => (Order::Posix, letters),
@@ -114,8 +114,8 @@ fn order_of(letters: &[u8]) -> (Order, &[u8]) {
     }
 }
 
-/// Whether an argument is an option or `--`. A single `-` is an operand: it stands for a standard
-/// stream.
+/// Whether an argument is an option or `--`. A single `-` is an operand, which stands for a
+/// standard stream.
 ///
 /// # Safety
 /// `text` is null or a string.
@@ -124,11 +124,11 @@ unsafe fn is_option(text: *const c_char) -> bool {
     !text.is_null() && matches!(unsafe { strings::bytes(text) }, [b'-', _, ..])
 }
 
-/// Takes the next option, and moves it in front of the operands before it.
+/// Takes the next option and moves it in front of the operands before it.
 ///
 /// # Safety
-/// C's contract of `getopt_long`: `count` strings, which may be put into another order, and long
-/// options that end with one without a name. One thread reads options.
+/// C's contract of `getopt_long`: `count` strings, which may be reordered, and long options up to
+/// one without a name. Only one thread reads options.
 unsafe fn next(count: c_int, arguments: *const *mut c_char, known: Known) -> c_int {
     // SAFETY: the caller's promise; all places are before `count`.
     unsafe {
@@ -148,8 +148,8 @@ unsafe fn next(count: c_int, arguments: *const *mut c_char, known: Known) -> c_i
         let option = optind;
         let result = take(count, arguments, order, letters, &known);
         if option > first {
-            // The option, its argument, if it has one, and then the operands. Nothing moves while
-            // letters of the option are left.
+            // The option comes first, then its argument if it has one, then the operands. Nothing
+            // moves as long as letters of the option are left.
             let (operands, taken) = (option - first, optind - option);
             let start = arguments.cast_mut().add(first as usize);
             let moved = core::slice::from_raw_parts_mut(start, (operands + taken) as usize);
@@ -243,7 +243,7 @@ unsafe fn take(
     }
 }
 
-/// Where a letter is among those of a caller.
+/// The position of a letter among those of a caller.
 fn position(letters: &[u8], letter: u8) -> core::option::Option<usize> {
     let is_it = |known: &u8| *known == letter && letter != b':';
     letters.iter().position(is_it)
@@ -252,12 +252,12 @@ fn position(letters: &[u8], letter: u8) -> core::option::Option<usize> {
 /// The text of a long option, with its value if it has one.
 struct Name<'a> {
     bytes: &'a [u8],
-    /// Behind its last byte.
+    /// The place after its last byte.
     ends: *mut c_char,
 }
 
-/// Whether an argument behind a single `-` names a long option: anything longer than a letter that
-/// the caller does not know as a short one.
+/// Whether an argument after a single `-` names a long option: its first letter is no short option
+/// of the caller, or it is longer than one letter and names a long option.
 ///
 /// # Safety
 /// As for [`next`].
@@ -274,14 +274,14 @@ fn key_of(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'=').next().unwrap_or(text)
 }
 
-/// The position of the option that has this name, or is the only one whose name begins so.
+/// The index of the long option with this name, or of the only one whose name begins with it.
 ///
 /// # Safety
 /// `long` ends with an option without a name.
 unsafe fn find(name: &[u8], long: *const Option) -> core::option::Option<usize> {
     let (mut found, mut matches) = (None, 0);
     for at in 0.. {
-        // SAFETY: the end has not come yet.
+        // The option without a name has not been reached.
         let option = unsafe { &*long.add(at) };
         if option.name.is_null() {
             break;
@@ -312,7 +312,7 @@ unsafe fn long_option(
     let name = key_of(text.bytes);
     let value = match text.bytes.len() - name.len() {
         0 => null_mut(),
-        // Without the `=`.
+        // The part after the `=`.
         rest => text.ends.wrapping_sub(rest - 1),
     };
     // SAFETY: the caller's promise.
@@ -351,8 +351,9 @@ unsafe fn long_option(
     }
 }
 
-/// Cuts the next option off a list with commas between them. `value` becomes what follows its `=`,
-/// null without one; of an option that is not in the list of names it becomes all of the option.
+/// Cuts the next option off a comma-separated list. `value` becomes the text after its `=`, or
+/// null if it has none. For an option that is not in the list of names, `value` becomes the whole
+/// option.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getsubopt(
     rest: *mut *mut c_char,
@@ -380,7 +381,7 @@ unsafe extern "C" fn getsubopt(
                 break;
             }
         }
-        // Not before: `name` is the same memory.
+        // Only now, as `name` is in the same memory.
         *option.add(length) = 0;
         *value = match equals {
             _ if found == UNKNOWN_NAME => option,

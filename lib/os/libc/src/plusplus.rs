@@ -1,4 +1,5 @@
-//! Functions that compilers of C++ call besides the C++ library: the destructors of static objects.
+//! Functions that C++ compilers call in addition to the C++ library: the destructors of static
+//! objects.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;

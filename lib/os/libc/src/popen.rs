@@ -1,4 +1,4 @@
-//! Commands of a shell: `system`, and streams to and from them, `popen` and `pclose`.
+//! Shell commands: `system`, and streams to and from commands, `popen` and `pclose`.
 
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
@@ -14,10 +14,10 @@ use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
 use crate::{errno, spawn, strings};
 
-/// The streams and their commands.
+/// The streams of `popen` with their commands.
 pub static COMMANDS: Shared<Vec<(*mut File, Child)>> = Shared::new(Vec::new());
 
-/// Whether the program reads what the command writes.
+/// Whether the program reads the output of the command; `None` for an invalid mode.
 fn reads(mode: &[u8]) -> Option<bool> {
     match mode {
         b"r" | b"re" | b"rb" => Some(true),
@@ -26,7 +26,7 @@ fn reads(mode: &[u8]) -> Option<bool> {
     }
 }
 
-/// The stream's descriptor and the command.
+/// Starts the command; returns the stream's descriptor and the command.
 fn start(text: &[u8], reads: bool) -> Result<(c_int, Child)> {
     let mut pair = [0; 2];
     // SAFETY: a place for two numbers.
@@ -82,13 +82,13 @@ unsafe extern "C" fn pclose(file: *mut File) -> c_int {
     let Some(mut child) = found else {
         return errno::fail(ECHILD);
     };
-    // SAFETY: from `popen`, which the caller gives up. The command's end is what is asked for, also
-    // of one that did not take all.
+    // SAFETY: from `popen`, which the caller gives up. The command's end is what is asked for,
+    // also of one that did not take all.
     let _ = unsafe { stream::close(file) };
     errno::give(child.wait().map(|status| status.into_raw()))
 }
 
-/// Runs a command by the shell; with a null command says that there is one.
+/// Runs a command by the shell; for a null command says that there is a shell.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn system(text: *const c_char) -> c_int {
     if text.is_null() {

@@ -1,7 +1,7 @@
-//! The 48-bit generator of `drand48` and its kin: the next state is the last one times a factor,
-//! plus a constant, without what is beyond 48 bits.
+//! The 48-bit generator of `drand48` and its kin: the next state is the low 48 bits of the last
+//! one times a factor, plus a constant.
 
-/// States are below this.
+/// All states are below this.
 const LIMIT: u64 = 1 << 48;
 
 /// A generator.
@@ -22,7 +22,7 @@ impl Default for Generator {
 }
 
 impl Generator {
-    /// The factor and constant that POSIX names, and the state glibc begins with.
+    /// The factor and constant that POSIX names, and the state with which glibc begins.
     pub const fn new() -> Self {
         Generator {
             state: 0x1234_ABCD_330E,
@@ -36,14 +36,14 @@ impl Generator {
         state.wrapping_mul(self.factor).wrapping_add(self.addend) % LIMIT
     }
 
-    /// Puts the generator back to its beginning for a seed: factor and constant, too.
+    /// Restarts the generator with a seed; resets the factor and the constant, too.
     pub fn seed(&mut self, seed: u32) {
         *self = Self::new();
         self.state = u64::from(seed) << 16 | 0x330E;
     }
 }
 
-/// A state as three words, the lowest first.
+/// Makes a state of three words, the lowest first.
 pub fn state_of(words: [u16; 3]) -> u64 {
     words
         .iter()
@@ -51,22 +51,22 @@ pub fn state_of(words: [u16; 3]) -> u64 {
         .fold(0, |state, word| state << 16 | u64::from(*word))
 }
 
-/// The words of a state.
+/// Splits a state into three words, the lowest first.
 pub fn words_of(state: u64) -> [u16; 3] {
     [state as u16, (state >> 16) as u16, (state >> 32) as u16]
 }
 
-/// A number from 0 to below 1.
+/// A number of at least 0 and below 1.
 pub fn fraction(state: u64) -> f64 {
     state as f64 / LIMIT as f64
 }
 
-/// A number from 0 to below 2 to the power of 31.
+/// A number of at least 0 and below 2^31.
 pub fn positive(state: u64) -> i64 {
     (state >> 17) as i64
 }
 
-/// A number of 32 bits, with its sign.
+/// A signed number of 32 bits.
 pub fn signed(state: u64) -> i64 {
     i64::from((state >> 16) as u32 as i32)
 }
@@ -145,7 +145,7 @@ mod c {
         })
     }
 
-    /// State, factor (three words each, the lowest first) and constant.
+    /// Sets state, factor (three words each, the lowest first) and constant.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn lcong48(words: *const [u16; 7]) {
         // SAFETY: the caller's seven words.

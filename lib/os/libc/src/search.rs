@@ -1,4 +1,4 @@
-//! `search.h`: a hash table, binary trees, arrays that are looked through, and lists.
+//! `search.h`: hash tables, binary trees, linear search in arrays, and lists.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -26,11 +26,11 @@ struct Entry {
 /// C's `ENTER`; `FIND` is 0.
 const ENTER: c_int = 1;
 
-/// The entries of a table by their keys' bytes. A program may store to an entry's data, so each has
-/// a place of its own.
+/// The entries of a table, by the bytes of their keys. A program may store to the data of an
+/// entry, so each is allocated by itself.
 pub struct Table {
     entries: BTreeMap<Vec<u8>, Box<Entry>>,
-    /// Most entries.
+    /// The most entries.
     size: usize,
 }
 
@@ -40,7 +40,7 @@ struct TableOf {
     table: *mut Table,
 }
 
-/// The table of the functions that name none.
+/// The table of the functions that do not name one.
 pub static TABLE: Shared<Option<Table>> = Shared::new(None);
 
 impl Table {
@@ -51,10 +51,10 @@ impl Table {
         }
     }
 
-    /// The entry of a key; with [`ENTER`] this one if there is none.
+    /// Finds the entry of a key; with [`ENTER`] adds this one if there is none.
     ///
     /// # Safety
-    /// The key is a string that stays as it is as long as the table has it.
+    /// The key is a string that does not change as long as it is in the table.
     unsafe fn search(&mut self, entry: Entry, action: c_int) -> Result<*mut Entry, c_int> {
         // SAFETY: the caller's promise.
         let key = unsafe { strings::bytes(entry.key) };
@@ -72,7 +72,7 @@ impl Table {
     }
 }
 
-/// 0 when there is a table already, as with glibc.
+/// Returns 0 if there is a table already, as in glibc.
 #[unsafe(no_mangle)]
 extern "C" fn hcreate(size: usize) -> c_int {
     TABLE.with(|table| match table {
@@ -156,19 +156,19 @@ unsafe extern "C" fn hsearch_r(
 
 // ---- Trees ----
 
-/// A node of a tree. C sees its address, and the key that is first in it; both stay as long as the
-/// node is in the tree.
+/// A node of a tree. C gets its address, and reads the key at its start; both stay valid as long
+/// as the node is in the tree.
 #[repr(C)]
 struct Node {
     key: *const c_void,
-    /// Smaller keys, larger ones.
+    /// The nodes with smaller keys, and those with larger ones.
     below: [Tree; 2],
-    /// Nodes on the longest way down from here, this one included.
+    /// The number of nodes on the longest way down from here, including this one.
     height: u8,
 }
 
-/// A tree whose two sides differ by at most one in height everywhere (AVL). C has the root as a
-/// pointer, null for an empty tree.
+/// A tree in which the heights of both sides of each node differ by at most one (AVL). C holds the
+/// root as a pointer, which is null for an empty tree.
 type Tree = Option<Box<Node>>;
 
 const SMALLER: usize = 0;
@@ -183,13 +183,13 @@ impl Node {
         self.height = 1 + height(&self.below[SMALLER]).max(height(&self.below[LARGER]));
     }
 
-    /// How much higher one side is than the other.
+    /// By how much one side is higher than the other.
     fn excess(&self, side: usize) -> i16 {
         i16::from(height(&self.below[side])) - i16::from(height(&self.below[1 - side]))
     }
 }
 
-/// Brings the node of one side up to the top.
+/// Makes the top node of one side the top of the tree.
 fn rotate(tree: &mut Tree, side: usize) {
     let Some(mut top) = tree.take() else {
         return;
@@ -206,7 +206,7 @@ fn rotate(tree: &mut Tree, side: usize) {
     };
 }
 
-/// Restores the balance of a tree one side of which has become higher or lower by one.
+/// Restores the balance of a tree after the height of one side has changed by one.
 fn balance(tree: &mut Tree) {
     for side in [SMALLER, LARGER] {
         let Some(top) = tree else {
@@ -227,10 +227,10 @@ fn balance(tree: &mut Tree) {
     }
 }
 
-/// The side of a node on which a key belongs; `None`: it is the node's.
+/// The side of a node to which a key belongs; `None` if the key is the node's.
 ///
 /// # Safety
-/// `compare` takes these keys.
+/// `compare` accepts both keys.
 unsafe fn side_of(node: &Node, key: *const c_void, compare: Compare) -> Option<usize> {
     // SAFETY: the caller's promise.
     match unsafe { compare(key, node.key) } {
@@ -240,10 +240,10 @@ unsafe fn side_of(node: &Node, key: *const c_void, compare: Compare) -> Option<u
     }
 }
 
-/// The node of a key, which is put into the tree if it is not there.
+/// The node of a key, which is added to the tree if it is not there.
 ///
 /// # Safety
-/// `compare` takes the keys of the tree and this one.
+/// `compare` accepts the keys of the tree and this one.
 unsafe fn enter(tree: &mut Tree, key: *const c_void, compare: Compare) -> *mut Node {
     let Some(top) = tree else {
         let node = tree.insert(Box::new(Node {
@@ -263,7 +263,7 @@ unsafe fn enter(tree: &mut Tree, key: *const c_void, compare: Compare) -> *mut N
     node
 }
 
-/// Takes the smallest node out of a tree.
+/// Removes the smallest node of a tree and returns it.
 fn take_smallest(tree: &mut Tree) -> Tree {
     let top = tree.as_mut()?;
     if top.below[SMALLER].is_some() {
@@ -276,10 +276,11 @@ fn take_smallest(tree: &mut Tree) -> Tree {
     Some(smallest)
 }
 
-/// Takes the node of a key out of a tree; whether it was there, and a node that was above it.
+/// Removes the node of a key from a tree. Returns the node above it, `above` for the top; `None`
+/// if the key is not there.
 ///
 /// # Safety
-/// `compare` takes the keys of the tree and this one.
+/// `compare` accepts the keys of the tree and this one.
 unsafe fn remove(
     tree: &mut Tree,
     key: *const c_void,
@@ -311,10 +312,10 @@ unsafe fn remove(
     Some(above)
 }
 
-/// The tree of a root that C has.
+/// The tree behind a root that C holds.
 ///
 /// # Safety
-/// `root` is null or the place of a root that only these functions have changed.
+/// `root` is null or points to a root that only these functions have changed.
 unsafe fn tree_of<'a>(root: *mut *mut c_void) -> Option<&'a mut Tree> {
     // A `Tree` is a pointer, null for `None`.
     const _: () = assert!(size_of::<Tree>() == size_of::<*mut c_void>());
@@ -356,8 +357,8 @@ unsafe extern "C" fn tfind(
     null_mut()
 }
 
-/// A node above the one that is removed; the place of the root if that was the root's, null if the
-/// key is not there.
+/// Returns a node above the removed one, or the place of the root if the root was removed; null if
+/// the key is not there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tdelete(
     key: *const c_void,
@@ -372,7 +373,7 @@ unsafe extern "C" fn tdelete(
     removed.unwrap_or(null_mut()).cast()
 }
 
-/// When a walk calls for a node: C's `VISIT`.
+/// When a walk calls the function for a node: C's `VISIT`.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 enum Visit {
@@ -382,7 +383,7 @@ enum Visit {
     Leaf = 3,
 }
 
-/// Calls for each node of a tree.
+/// Calls a function for each node of a tree.
 fn walk(tree: &Tree, level: c_int, call: &mut impl FnMut(*const c_void, Visit, c_int)) {
     let Some(node) = tree else {
         return;
@@ -432,7 +433,7 @@ unsafe extern "C" fn twalk_r(
     }
 }
 
-/// Takes a tree apart; each key goes to `end`.
+/// Frees a tree, and calls `end` with each key.
 fn take_apart(tree: Tree, end: &mut impl FnMut(*const c_void)) {
     if let Some(mut node) = tree {
         let [smaller, larger] = core::mem::take(&mut node.below);
@@ -471,7 +472,7 @@ unsafe extern "C" fn lfind(
     }
 }
 
-/// As `lfind`; an element that is not there is put behind the others.
+/// As `lfind`; adds an element that is not there at the end.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lsearch(
     key: *const c_void,
@@ -497,14 +498,14 @@ unsafe extern "C" fn lsearch(
 
 // ---- Lists ----
 
-/// What an element of a list begins with.
+/// The beginning of each element of a list.
 #[repr(C)]
 struct Link {
     next: *mut Link,
     previous: *mut Link,
 }
 
-/// Puts an element behind another one, or begins a list when there is none.
+/// Inserts an element after another one, or begins a list if that is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn insque(element: *mut Link, behind: *mut Link) {
     // SAFETY: the caller's elements, in lists of these functions.

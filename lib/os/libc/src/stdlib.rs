@@ -12,7 +12,7 @@ use crate::files::path_of;
 use crate::number;
 use crate::{errno, linux_names, malloc, strings};
 
-/// Reads an integer and tells where it ends.
+/// Reads an integer and stores where it ends.
 unsafe fn integer(
     text: *const c_char,
     end: *mut *mut c_char,
@@ -24,7 +24,7 @@ unsafe fn integer(
     let Some(base) = known else {
         errno::set(EINVAL);
         if !end.is_null() {
-            // Programs look where the number ends before they look at `errno`.
+            // Programs read where the number ends before they read `errno`.
             // SAFETY: the caller's place for a pointer.
             unsafe { *end = text.cast_mut() };
         }
@@ -103,7 +103,7 @@ unsafe extern "C" fn atoll(text: *const c_char) -> c_longlong {
     unsafe { strtol(text, core::ptr::null_mut(), 10) }
 }
 
-/// Reads a floating point number by `read` and tells where it ends; `is_infinite` asks about its
+/// Reads a floating point number by `read` and stores where it ends. `is_infinite` checks its
 /// value.
 unsafe fn floating<T: Copy>(
     text: *const c_char,
@@ -208,7 +208,7 @@ unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compar
     unsafe { sort(start, count, size, &mut |a, b| compare(a, b)) };
 }
 
-/// As `qsort`; `context` comes as the third argument.
+/// As `qsort`, with `context` as the third argument of `compare`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn qsort_r(
     start: *mut c_void,
@@ -221,11 +221,11 @@ unsafe extern "C" fn qsort_r(
     unsafe { sort(start, count, size, &mut |a, b| compare(a, b, context)) };
 }
 
-/// Sorts by moving the elements into the order of their sorted numbers: stable, and no comparison
-/// function can lead it astray.
+/// Sorts the indices of the elements, then moves the elements into that order. The sort is stable,
+/// and safe for any comparison function.
 ///
 /// # Safety
-/// `start` leads to `count` elements of `size` bytes, and `compare` takes them.
+/// `start` points to `count` elements of `size` bytes, and `compare` accepts them.
 unsafe fn sort(
     start: *mut c_void,
     count: usize,
@@ -240,8 +240,8 @@ unsafe fn sort(
     let elements = unsafe { core::slice::from_raw_parts_mut(start, count * size) };
     let old = elements.to_vec();
     let at = |index: usize| old[index * size..].as_ptr();
-    // Elements may need more alignment than a vector of bytes has, so what is compared is where it
-    // belongs: in the caller's array, which does not change meanwhile.
+    // Elements may need more alignment than a vector of bytes has. So the elements are compared in
+    // the caller's array, which does not change meanwhile.
     let mut order: Vec<usize> = (0..count).collect();
     merge_sort(&mut order, &mut |a, b| {
         // SAFETY: both are elements of the caller's array.
@@ -258,8 +258,8 @@ unsafe fn sort(
     }
 }
 
-/// A sort that any answers of `compare` leave a permutation of `order`. (The standard library's may
-/// panic when they contradict each other.)
+/// Sorts `order`, which stays a permutation whatever `compare` answers. (The standard library's
+/// sort may panic if the answers contradict each other.)
 fn merge_sort(order: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Order) {
     if order.len() < 2 {
         return;
@@ -305,10 +305,10 @@ unsafe extern "C" fn bsearch(
     core::ptr::null_mut()
 }
 
-/// State of `rand` and `random`.
+/// The state of `rand` and `random`.
 static SEED: AtomicU64 = AtomicU64::new(1);
 
-/// The next number of the sequence that follows `state` (splitmix64).
+/// The state after `state`, and the number that it gives (splitmix64).
 fn next(state: u64) -> (u64, u64) {
     let state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut value = state;
@@ -317,7 +317,7 @@ fn next(state: u64) -> (u64, u64) {
     (state, value ^ value >> 31)
 }
 
-/// RAND_MAX is 2^31 - 1.
+/// Converts to the range up to RAND_MAX, which is 2^31 - 1.
 fn small(value: u64) -> c_int {
     (value >> 33) as c_int
 }

@@ -1,18 +1,18 @@
-//! `string.h` and `strings.h`, but for the six functions that every compiler's own library brings
+//! `string.h` and `strings.h`, except for the six functions that every compiler's own library has
 //! (`memcpy`, `memmove`, `memset`, `memcmp`, `bcmp`, `strlen`).
 //!
-//! All functions have C's contract: strings end with a zero byte, ranges are valid, destinations
-//! are large enough. Bytes are compared as unsigned.
+//! All functions have C's contract: strings end with a zero byte, ranges are valid, and
+//! destinations are large enough. Bytes are compared as unsigned numbers.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 
 use crate::malloc;
 
-/// The bytes of a string, the zero byte not included.
+/// The bytes of a string without the zero byte.
 ///
 /// # Safety
-/// `text` is a string, and it is not written to as long as the result is used.
+/// `text` is a string that does not change while the result is in use.
 pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_bytes()
@@ -62,14 +62,15 @@ unsafe extern "C" fn memrchr(start: *const c_void, byte: c_int, count: usize) ->
     }
 }
 
-/// A byte that is known to be there.
+/// Finds a byte that the range is known to contain.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rawmemchr(start: *const c_void, byte: c_int) -> *mut c_void {
     // SAFETY: the same contract, as the search ends at the byte.
     unsafe { memchr(start, byte, usize::MAX) }
 }
 
-/// Copies up to and including a byte; the place behind its copy, null if it is not there.
+/// Copies up to and including a byte. Returns the place after its copy, or null if it is not
+/// there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memccpy(
     to: *mut c_void,
@@ -89,7 +90,7 @@ unsafe extern "C" fn memccpy(
     }
 }
 
-/// Copies pairs of bytes with the two exchanged; an odd byte at the end is left out.
+/// Copies pairs of bytes and swaps each pair; an odd byte at the end is not copied.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn swab(from: *const c_void, to: *mut c_void, count: isize) {
     let pairs = usize::try_from(count).unwrap_or(0) / 2;
@@ -166,7 +167,7 @@ unsafe extern "C" fn strcpy(to: *mut c_char, from: *const c_char) -> *mut c_char
     to
 }
 
-/// Fills the rest with zero bytes; ends without one when there is no room.
+/// Fills the rest with zero bytes; writes none if there is no room.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strncpy(to: *mut c_char, from: *const c_char, count: usize) -> *mut c_char {
     // SAFETY: at most `count` bytes of both.
@@ -178,7 +179,7 @@ unsafe extern "C" fn strncpy(to: *mut c_char, from: *const c_char, count: usize)
     to
 }
 
-/// As `strncpy`; the place of the first zero byte, or behind the last of `count` bytes.
+/// As `strncpy`; returns the place of the first zero byte, or the place after `count` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn stpncpy(to: *mut c_char, from: *const c_char, count: usize) -> *mut c_char {
     // SAFETY: the same contract.
@@ -227,7 +228,7 @@ unsafe extern "C" fn strlcat(to: *mut c_char, from: *const c_char, size: usize) 
     }
 }
 
-/// Compares two strings byte by byte, at most `limit` of them, through `fold`.
+/// Compares two strings byte by byte after `fold`, up to `limit` bytes.
 unsafe fn compare(
     a: *const c_char,
     b: *const c_char,
@@ -251,7 +252,7 @@ unsafe extern "C" fn strcmp(a: *const c_char, b: *const c_char) -> c_int {
     unsafe { compare(a, b, usize::MAX, |byte| byte) }
 }
 
-/// The order of strings is that of their bytes: what compares like the text is the text.
+/// Copies the string unchanged, as strings are ordered by their bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strxfrm(place: *mut c_char, text: *const c_char, size: usize) -> usize {
     // SAFETY: the caller's string, and a place of `size` bytes.
@@ -288,7 +289,8 @@ unsafe extern "C" fn strncasecmp(a: *const c_char, b: *const c_char, count: usiz
     unsafe { compare(a, b, count, |byte| byte.to_ascii_lowercase()) }
 }
 
-/// Finds a byte; the zero byte at the end can be looked for, too.
+/// Finds a byte, which may be the zero byte at the end; returns the place of the zero byte if
+/// there is none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strchrnul(text: *const c_char, byte: c_int) -> *mut c_char {
     // SAFETY: the caller's string.
@@ -432,7 +434,7 @@ unsafe extern "C" fn strsep(place: *mut *mut c_char, members: *const c_char) -> 
     }
 }
 
-/// A copy of bytes as a string that `free` takes; null without memory, with `errno` set.
+/// Copies bytes into a string for `free`; null with `errno` set if there is no memory.
 pub fn duplicate(bytes: &[u8]) -> *mut c_char {
     let copy = malloc::allocate(bytes.len() + 1, 0).cast::<u8>();
     if !copy.is_null() {
@@ -457,7 +459,7 @@ unsafe extern "C" fn strndup(text: *const c_char, limit: usize) -> *mut c_char {
     duplicate(unsafe { bytes_within(text, limit) })
 }
 
-/// The last part of a path, as GNU's `basename`.
+/// The last part of a path, as in GNU's `basename`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn basename(path: *const c_char) -> *mut c_char {
     if path.is_null() {

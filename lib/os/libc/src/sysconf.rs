@@ -7,7 +7,7 @@ use syscall::error::EINVAL;
 use crate::machine::{OPEN_MAX, TICKS, cache_line, memory, processors};
 use crate::{errno, pthread};
 
-/// Numbers of `sysconf`, relibc's, and Linux's where relibc has none.
+/// The numbers of `sysconf`, as in relibc, or as in Linux where relibc has none.
 const SC_ARG_MAX: c_int = 0;
 const SC_CHILD_MAX: c_int = 1;
 const SC_CLOCK: c_int = 2;
@@ -61,7 +61,7 @@ const SC_NPROCESSORS_CONF: c_int = 57;
 const SC_NPROCESSORS_ONLN: c_int = 58;
 const SC_CPUTIME: c_int = 138;
 const SC_THREAD_CPUTIME: c_int = 139;
-/// Year and month of the edition of POSIX that an option follows.
+/// The year and month of the edition of POSIX that an option follows.
 const POSIX: c_long = 200_809;
 
 #[unsafe(no_mangle)]
@@ -96,7 +96,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_PHYS_PAGES => errno::give(memory().map(|(total, _)| total)),
         SC_AVPHYS_PAGES => errno::give(memory().map(|(_, free)| free)),
         SC_NGROUPS_MAX => 0,
-        // Not there, or without a limit, which is no error.
+        // Not supported, or without a limit, which is no error.
         SC_THREAD_CPUTIME
         | SC_JOB_CONTROL
         | SC_SAVED_IDS
@@ -117,7 +117,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         | SC_THREAD_ATTR_STACKADDR
         | SC_THREAD_PRIORITY_SCHEDULING
         | SC_THREAD_PROCESS_SHARED => -1,
-        // Those that the kernel could not start are in no list.
+        // The kernel does not list processors that it could not start.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),
     }

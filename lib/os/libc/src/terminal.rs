@@ -1,7 +1,7 @@
-//! `termios.h`: the console in its two ways, by lines and byte by byte; `getpass`.
+//! `termios.h`: the console in its two modes, by lines and byte by byte; `getpass`.
 //!
-//! The console's scheme has a handle for each way. Changing the way puts the other handle in the
-//! place of the program's descriptor; other descriptors of the console stay as they are.
+//! The console's scheme has a handle for each mode. A change of the mode puts the other handle in
+//! the place of the program's descriptor; other descriptors of the console stay as they are.
 
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_uint};
@@ -14,7 +14,7 @@ use syscall::flag::O_RDWR;
 use crate::sync::Shared;
 use crate::{descriptor, errno};
 
-/// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h`: relibc's.
+/// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h` and relibc.
 const BRKINT: c_uint = 0o2;
 const ICRNL: c_uint = 0o400;
 const IXON: c_uint = 0o1000;
@@ -52,7 +52,7 @@ pub struct Settings {
     output_speed: c_uint,
 }
 
-/// Those of a console that edits lines: ^C, ^\, erase, ^U, ^D.
+/// The settings of a console that edits lines: ^C, ^\, erase, ^U, ^D.
 const LINES: Settings = {
     let mut characters = [0; 32];
     characters[VINTR] = 3;
@@ -73,17 +73,17 @@ const LINES: Settings = {
     }
 };
 
-/// The settings as the program made them.
+/// The settings that the program has made last.
 pub static SETTINGS: Shared<Settings> = Shared::new(LINES);
 
-/// Whether a descriptor is the console, and in which way.
+/// The mode of the console.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Lines,
     Bytes,
 }
 
-/// The way of a descriptor of the console.
+/// The mode of a descriptor of the console.
 ///
 /// # Errors
 /// `EBADF`, `ENOTTY`.
@@ -122,13 +122,13 @@ fn set(number: c_int, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a password at most.
+/// The most bytes of a password.
 const PASSWORD_BYTES: usize = 128;
 
-/// The last line typed for [`getpass`], with a 0 behind.
+/// The last line that was typed for [`getpass`], followed by a zero byte.
 static PASSWORD: Shared<[u8; PASSWORD_BYTES + 1]> = Shared::new([0; PASSWORD_BYTES + 1]);
 
-/// Reads a line that the console does not show; from other descriptors the next line.
+/// Reads a line that the console does not show. If the input is no console, reads the next line.
 fn read_hidden(prompt: &[u8]) -> Result<Vec<u8>> {
     const INTERRUPT: u8 = 3;
     const END: u8 = 4;
@@ -136,7 +136,7 @@ fn read_hidden(prompt: &[u8]) -> Result<Vec<u8>> {
         Ok(_) => Some(fd::dup(descriptor::check(0)?, b"raw")?),
         Err(_) => None,
     };
-    // A program that has closed the place for messages shows no prompt.
+    // A program that has closed its standard error shows no prompt.
     let _ = fd::write(2, prompt);
     let mut typed = Vec::new();
     let result = loop {
@@ -181,7 +181,7 @@ unsafe extern "C" fn getpass(prompt: *const c_char) -> *mut c_char {
 unsafe extern "C" fn tcgetattr(number: c_int, settings: *mut Settings) -> c_int {
     errno::done(mode(number).map(|way| {
         let mut known = SETTINGS.with(|known| *known);
-        // Another program may have left the descriptor in the other way.
+        // Another program may have left the descriptor in the other mode.
         match way {
             Mode::Lines => known.local |= ICANON | ECHO,
             Mode::Bytes => known.local &= !(ICANON | ECHO),
@@ -201,7 +201,7 @@ unsafe extern "C" fn tcsetattr(number: c_int, when: c_int, settings: *const Sett
     errno::done(set(number, &settings))
 }
 
-/// Output is never held back.
+/// Has nothing to wait for, as output is never buffered.
 #[unsafe(no_mangle)]
 extern "C" fn tcdrain(number: c_int) -> c_int {
     errno::done(mode(number).map(drop))
@@ -215,7 +215,7 @@ extern "C" fn tcflow(number: c_int, action: c_int) -> c_int {
     }
 }
 
-/// The characters that were typed stay.
+/// Discards nothing: characters that were typed stay.
 #[unsafe(no_mangle)]
 extern "C" fn tcflush(number: c_int, queue: c_int) -> c_int {
     match (0..=2).contains(&queue) {

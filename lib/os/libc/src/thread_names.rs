@@ -1,4 +1,5 @@
-//! Names of threads: `pthread_setname_np` and `pthread_getname_np`. The system does not show them.
+//! Names of threads: `pthread_setname_np` and `pthread_getname_np`. The system does not show these
+//! names.
 
 use core::ffi::{c_char, c_int};
 
@@ -24,7 +25,7 @@ unsafe extern "C" fn pthread_setname_np(thread: *const Record, name: *const c_ch
     0
 }
 
-/// A thread that was given no name has the program's, as on Linux.
+/// A thread without a name has the program's, as on Linux.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_getname_np(
     thread: *const Record,

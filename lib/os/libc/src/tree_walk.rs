@@ -1,4 +1,4 @@
-//! `ftw.h`: a call for each file under a directory.
+//! `ftw.h`: calls a function for each file under a directory.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,12 +11,12 @@ use syscall::error::EACCES;
 use crate::files::{Stat, path_of};
 use crate::{errno, linux_names};
 
-// Flags of `nftw`, by Linux's numbers. There are no links, so FTW_PHYS changes nothing.
+// The flags of `nftw`, as in Linux. There are no links, so FTW_PHYS has no effect.
 const FTW_MOUNT: c_int = 2;
 const FTW_CHDIR: c_int = 4;
 const FTW_DEPTH: c_int = 8;
 
-/// What a call is told of a file.
+/// What kind of file a call is about.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 enum Kind {
@@ -24,18 +24,18 @@ enum Kind {
     Directory = 1,
     /// A directory that cannot be read.
     Unreadable = 2,
-    /// Nothing is known of it.
+    /// A file whose metadata cannot be read.
     Unknown = 3,
-    /// A directory, after all that is in it.
+    /// A directory, after everything in it.
     After = 5,
 }
 
 /// C's `struct FTW`.
 #[repr(C)]
 struct Place {
-    /// Where the name begins in the path.
+    /// The index in the path at which the name begins.
     base: c_int,
-    /// How deep the file is in the tree; its root has 0.
+    /// The depth of the file in the tree, whose root has 0.
     level: c_int,
 }
 
@@ -53,16 +53,16 @@ enum Callback {
 struct Walk<'a> {
     callback: Callback,
     flags: c_int,
-    /// The path of the tree as the caller has given it, and the same path from the root on.
+    /// The path of the tree as the caller has given it, and the same as an absolute path.
     given: &'a str,
     whole: String,
-    /// The device of the tree's root.
+    /// The device of the tree's root, for FTW_MOUNT.
     device: Option<u64>,
 }
 
-/// Why a walk has ended before its time.
+/// Why a walk has ended early.
 enum Over {
-    /// A call has returned this.
+    /// A call has returned this value, which is not 0.
     Returned(c_int),
     Failed(Error),
 }
@@ -78,12 +78,13 @@ impl Walk<'_> {
         self.flags & flag != 0
     }
 
-    /// Calls for the file whose path continues the tree's so, and for all under it.
+    /// Calls the function for a file, given by its path inside the tree, and for all files under
+    /// it.
     fn visit(&mut self, inside: &str, level: c_int) -> core::result::Result<(), Over> {
         let path = format!("{}{inside}", self.whole);
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
-            // The tree itself must be there.
+            // The tree itself has to exist.
             Err(error) if level == 0 => return Err(error.into()),
             Err(_) => return self.call(inside, &Stat::default(), Kind::Unknown, level),
         };
@@ -156,10 +157,10 @@ fn names(path: &str) -> Result<Vec<String>> {
     entries.map(|entry| Ok(entry?.file_name().into())).collect()
 }
 
-/// Walks through the tree at a path of the caller.
+/// Walks through the tree at a caller's path.
 ///
 /// # Safety
-/// `path` is a string, and `callback` a function that C allows here.
+/// `path` is a string, and `callback` a function as C demands.
 unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int) -> c_int {
     // SAFETY: the caller's string.
     let given = match unsafe { path_of(path) } {
@@ -195,7 +196,7 @@ unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int) -> c_int {
     }
 }
 
-/// `_descriptors` limits how many directories are open at once: here it is one at most.
+/// `_descriptors` limits how many directories are open at once, which here is one at most.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ftw(path: *const c_char, call: Call, _descriptors: c_int) -> c_int {
     // SAFETY: the same contract.

@@ -1,6 +1,7 @@
-//! Streams that a thread keeps to itself for several calls (`flockfile`), and the calls that leave
-//! the lock to the program (`getc_unlocked`). Here these take it all the same: with it held that is
-//! a look at who holds it, and a program that forgets it loses nothing.
+//! Streams that a thread reserves for several calls (`flockfile`), and the calls that leave the
+//! locking to the program (`getc_unlocked`). Here these calls lock the stream too. In a thread
+//! that has reserved it, that costs a look at the owner; a program that does not reserve it is
+//! safe all the same.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -40,7 +41,7 @@ extern "C" fn putchar_unlocked(byte: c_int) -> c_int {
     putchar(byte)
 }
 
-/// Functions with another one's arguments and result, by its name. A stream is a pointer to them.
+/// Defines functions with the arguments and the result of another one, which they call.
 macro_rules! same {
     ($($name:ident = $other:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(

@@ -1,12 +1,13 @@
-//! Where the tables for unwinding the stack are, for the compiler's own library: exceptions of C++,
-//! panics of Rust.
+//! Where the tables for unwinding the stack are. The compiler's own library asks this for
+//! exceptions of C++ and panics of Rust.
 //!
-//! A program is static, so there is one object: the program. Its headers are where the linker says.
+//! Programs are static, so the program is the only object. A symbol of the linker leads to its
+//! headers.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
 
-/// A program header of ELF with 64 bits.
+/// A program header of 64-bit ELF.
 #[repr(C)]
 struct Header {
     kind: u32,
@@ -19,7 +20,7 @@ struct Header {
     align: u64,
 }
 
-/// The beginning of an ELF file, as far as it is looked at.
+/// The beginning of an ELF header, as far as it is read here.
 #[repr(C)]
 struct Elf {
     ident: [u8; 32],
@@ -31,16 +32,16 @@ struct Elf {
     header_count: u16,
 }
 
-/// Kinds of headers: a part of the program, and the tables for unwinding.
+/// Kinds of program headers: a loaded part of the program, and the tables for unwinding.
 const LOAD: u32 = 1;
 const UNWIND: u32 = 0x6474_e550;
 
 unsafe extern "C" {
-    /// The program's beginning, which the linker defines.
+    /// The program's ELF header; the linker defines the symbol.
     static __ehdr_start: Elf;
 }
 
-/// The program's headers.
+/// The program headers.
 fn headers() -> &'static [Header] {
     // SAFETY: the linker's symbol stands before the headers of the running program, which are
     // mapped and never change.
@@ -62,7 +63,7 @@ struct Found {
     reserved: [u64; 7],
 }
 
-/// The function by which libgcc finds the tables of an address: 0, or -1 when there are none.
+/// Finds the tables for an address, for libgcc; 0, or -1 if there are none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _dl_find_object(address: *const c_void, place: *mut Found) -> c_int {
     let address = address as u64;
@@ -103,7 +104,8 @@ struct Object {
 
 type Visit = unsafe extern "C" fn(*mut Object, usize, *mut c_void) -> c_int;
 
-/// Calls a function for each loaded object, which is the program alone. Result: the function's.
+/// Calls a function for each loaded object, which is only the program. Returns the function's
+/// result.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dl_iterate_phdr(visit: Visit, argument: *mut c_void) -> c_int {
     let headers = headers();

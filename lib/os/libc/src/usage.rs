@@ -1,5 +1,5 @@
 //! `sys/resource.h`, `sys/times.h` and `sched.h`: what a process has used, its limits, and the
-//! processors that its threads may run on.
+//! processors on which its threads may run.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_ushort};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -30,14 +30,14 @@ struct Usage {
     counts: [c_long; 14],
 }
 
-/// The step of [`run_time`].
+/// The resolution of [`run_time`].
 pub const RUN_TIME_STEP: Duration = Duration::from_millis(10);
 
-/// The time that the threads of this process have run, those that have ended included, by the
+/// The time that the threads of this process have run, including ended ones, according to the
 /// kernel's list of all threads.
 pub fn run_time() -> Result<Duration> {
-    /// The last result, in nanoseconds. A kernel that forgets the time of ended threads
-    /// (Redox's) stops the clock for a while, but does not set it back.
+    /// The last result, in nanoseconds. If the kernel drops the time of ended threads, as Redox's
+    /// does, the clock stands still for a while, but does not go back.
     static LAST: AtomicU64 = AtomicU64::new(0);
     let text = fs::read_to_string("/scheme/sys/context")?;
     let now = run_time_of(&text, process::id()).as_nanos() as u64;
@@ -62,7 +62,7 @@ fn run_time_of(text: &str, process: u32) -> Duration {
     lines.filter_map(of_line).sum()
 }
 
-/// Hours, minutes and seconds with a fraction, as in `00:01:02.50`.
+/// Parses hours, minutes and seconds with a fraction, as in `00:01:02.50`.
 fn parse_time(text: &str) -> Option<Duration> {
     let mut parts = text.split(':');
     let hours: u64 = parts.next()?.parse().ok()?;
@@ -74,7 +74,7 @@ fn parse_time(text: &str) -> Option<Duration> {
         .map(|part| whole + part)
 }
 
-/// The time of the process is all that is known, and not how much of it the kernel used.
+/// Reports all run time as user time, as the kernel's share is unknown.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrusage(who: c_int, place: *mut Usage) -> c_int {
     const SELF: c_int = 0;
@@ -107,8 +107,8 @@ struct Ticks {
     of_children: [c_long; 2],
 }
 
-/// The ticks since the node's start. Those that the process has run are as [`getrusage`] knows
-/// them, in steps of [`RUN_TIME_STEP`].
+/// Returns the ticks since the node's start. The ticks that the process has run are those of
+/// [`getrusage`], in steps of [`RUN_TIME_STEP`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn times(place: *mut Ticks) -> c_long {
     const _: () = assert!(machine::TICKS == 1_000_000, "a tick is a microsecond");
@@ -146,11 +146,11 @@ const RLIMIT_COUNT: usize = 16;
 const RLIMIT_NOFILE: usize = 7;
 const INFINITY: u64 = u64::MAX;
 
-/// The limits that the program has set, by resource. Nothing enforces them: servers set a limit so
-/// that they may have as many descriptors as they need, and these they have.
+/// The limits that the program has set, by resource. Nothing enforces them: servers raise the
+/// limit of descriptors to have as many as they need, and they have these anyway.
 pub static LIMITS: Shared<[Option<Limit>; RLIMIT_COUNT]> = Shared::new([None; RLIMIT_COUNT]);
 
-/// A resource's place among the limits.
+/// The index of a resource among the limits.
 fn index_of(resource: c_int) -> Result<usize> {
     usize::try_from(resource)
         .ok()
@@ -185,7 +185,7 @@ fn set_limit(resource: c_int, wanted: Limit) -> Result<()> {
     if wanted.current > wanted.highest {
         return Err(Error::new(EINVAL));
     }
-    // As on Linux, root may take back that it has lowered the highest value.
+    // As on Linux, root may raise the highest value again after lowering it.
     let most = match process::own_meta().euid {
         0 => most_of(index),
         _ => limit_of(index).highest,
@@ -197,15 +197,15 @@ fn set_limit(resource: c_int, wanted: Limit) -> Result<()> {
     Ok(())
 }
 
-/// Limits can be lowered, and are remembered.
+/// Stores limits, which can be lowered.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
     // SAFETY: the caller's structure.
     errno::done(set_limit(resource, unsafe { *limit }))
 }
 
-/// Runs `action` on the thread that a process's number means: the calling one for 0 and the own
-/// number, the first one of a child that `fork` has made.
+/// Runs `action` on a thread of a process: the calling thread for 0 and the own process id, the
+/// first thread for a child that `fork` has made.
 fn with_thread(process: c_int, action: impl FnOnce(usize) -> Result<()>) -> Result<()> {
     match process as u32 {
         pid if pid == 0 || pid == process::id() => action(pthread::handle_of(pthread::own())?),
@@ -253,7 +253,7 @@ unsafe extern "C" fn pthread_setaffinity_np(
     number(pthread::handle_of(thread).and_then(|thread| unsafe { set_set(thread, size, set) }))
 }
 
-/// The processor that runs the calling thread, by the number its own registers give it.
+/// The processor that runs the calling thread, by its initial APIC id (`cpuid` leaf 1).
 #[unsafe(no_mangle)]
 extern "C" fn sched_getcpu() -> c_int {
     const IDENTITY: u32 = 1;
@@ -261,7 +261,7 @@ extern "C" fn sched_getcpu() -> c_int {
     cpu as c_int
 }
 
-/// Programs have no priorities.
+/// Programs have no priorities, so the lowest and the highest are 0.
 #[unsafe(no_mangle)]
 extern "C" fn sched_get_priority_min(policy: c_int) -> c_int {
     priority(policy)
@@ -279,7 +279,7 @@ fn priority(policy: c_int) -> c_int {
     }
 }
 
-/// Whether a process is meant that there is: its priority is 0 then.
+/// Checks that there is such a process, whose priority then is 0.
 fn check_priority_of(which: c_int, who: c_uint) -> Result<()> {
     /// C's `PRIO_PROCESS`, `PRIO_PGRP` and `PRIO_USER`.
     const KINDS: core::ops::RangeInclusive<c_int> = 0..=2;
@@ -297,7 +297,7 @@ extern "C" fn getpriority(which: c_int, who: c_uint) -> c_int {
     errno::done(check_priority_of(which, who))
 }
 
-/// The system has no priorities, so only the one that all processes have can be set.
+/// Only 0 can be set, the priority of all processes.
 #[unsafe(no_mangle)]
 extern "C" fn setpriority(which: c_int, who: c_uint, priority: c_int) -> c_int {
     let known = check_priority_of(which, who);

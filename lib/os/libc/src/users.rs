@@ -1,4 +1,4 @@
-//! `pwd.h` and `grp.h`. The system keeps no list of users: root is the only one with a name.
+//! `pwd.h` and `grp.h`. The system has no list of users: only root has a name.
 
 use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null_mut;
@@ -30,14 +30,14 @@ pub struct Group {
     members: *mut *mut c_char,
 }
 
-/// Groups that a process can be in, as on Linux.
+/// The most groups of a process, as on Linux.
 const MOST_GROUPS: usize = 65_536;
 
 const NAME: &CStr = c"root";
-/// No password is kept here.
+/// Stands for a password, as none is stored.
 const PASSWORD: &CStr = c"x";
 
-/// A constant in the form of texts in C's structures; programs may not write to it.
+/// A constant in the form of a text in C's structures; programs may not write to it.
 const fn text(text: &'static CStr) -> *mut c_char {
     text.as_ptr().cast_mut()
 }
@@ -64,7 +64,7 @@ pub static GROUP: Shared<Group> = Shared::new(Group {
 /// Whether a name is root's.
 ///
 /// # Safety
-/// It is a string.
+/// `name` is a string.
 unsafe fn is_root(name: *const c_char) -> bool {
     // SAFETY: the caller's promise.
     let name = unsafe { strings::bytes(name) };
@@ -72,7 +72,7 @@ unsafe fn is_root(name: *const c_char) -> bool {
 }
 
 fn user_if(known: bool) -> *mut User {
-    // The structure lies in memory that the next call fills again, as POSIX allows.
+    // The structure is in memory that the next call overwrites, as POSIX allows.
     let fill = |user: &mut User| {
         *user = ROOT;
         &raw mut *user
@@ -91,7 +91,8 @@ unsafe extern "C" fn getpwnam(name: *const c_char) -> *mut User {
     user_if(unsafe { is_root(name) })
 }
 
-/// Fills the caller's structure; the texts are constants, so the buffer is only asked to be there.
+/// Fills the caller's structure. The texts are constants, so the buffer only has to have some
+/// bytes.
 ///
 /// # Safety
 /// The caller's places for the structure and for a pointer.
@@ -156,7 +157,7 @@ unsafe extern "C" fn getgrnam(name: *const c_char) -> *mut Group {
     group_if(unsafe { is_root(name) })
 }
 
-/// Further groups of a process, besides its one: none.
+/// The supplementary groups of a process: none.
 #[unsafe(no_mangle)]
 extern "C" fn getgroups(count: c_int, _groups: *mut c_uint) -> c_int {
     match count {
@@ -165,7 +166,7 @@ extern "C" fn getgroups(count: c_int, _groups: *mut c_uint) -> c_int {
     }
 }
 
-/// Gives all further groups up, which no file here would ask for.
+/// Drops all supplementary groups, which no file here uses.
 #[unsafe(no_mangle)]
 extern "C" fn setgroups(count: usize, _groups: *const c_uint) -> c_int {
     if count > MOST_GROUPS {

@@ -1,5 +1,5 @@
-//! `wchar.h` and the wide characters of `stdlib.h`: a `wchar_t` is a Unicode character,
-//! text in bytes is UTF-8. Wide streams and formats are in `wide_streams.rs`.
+//! `wchar.h` and the wide characters of `stdlib.h`. A `wchar_t` is a Unicode character, and text
+//! in bytes is UTF-8. Wide streams and formats are in `wide_streams.rs`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,15 +14,15 @@ use crate::{errno, malloc};
 
 /// `wchar_t`.
 pub type Wide = i32;
-/// `wint_t`, whose largest value stands for the end.
+/// `wint_t`, whose largest value means the end of a file.
 pub type WideOrEnd = u32;
-/// That value.
+/// That largest value.
 pub const END: WideOrEnd = u32::MAX;
-/// The results of the functions on bytes for a wrong and for an incomplete character.
+/// The results for an invalid and for an incomplete character.
 const WRONG: usize = usize::MAX;
 const INCOMPLETE: usize = usize::MAX - 1;
 
-/// `mbstate_t`: the bytes of a character that has begun.
+/// `mbstate_t`: the first bytes of an incomplete character.
 #[repr(C)]
 #[derive(Default)]
 pub struct Partial {
@@ -37,7 +37,7 @@ enum Step {
 }
 
 impl Partial {
-    /// Takes a byte.
+    /// Adds a byte.
     fn push(&mut self, byte: u8) -> Step {
         let used = (self.count as usize).min(self.bytes.len() - 1);
         self.bytes[used] = byte;
@@ -54,7 +54,7 @@ impl Partial {
     }
 }
 
-/// For calls without a state of their own.
+/// The state for calls without a state of their own.
 pub static STATE: Shared<Partial> = Shared::new(Partial {
     bytes: [0; 4],
     count: 0,
@@ -198,7 +198,7 @@ unsafe extern "C" fn mbsnrtowcs(
             }
             let mut wide = 0;
             let length = mbrtowc(&raw mut wide, next, left.min(4), state);
-            // The bytes end within a character: the state keeps its beginning.
+            // The bytes end inside a character: the state keeps its first bytes.
             if length == INCOMPLETE {
                 next = next.add(left);
                 left = 0;
@@ -309,19 +309,19 @@ extern "C" fn wctob(wide: WideOrEnd) -> c_int {
     if wide < 0x80 { wide as c_int } else { -1 }
 }
 
-/// The characters of a wide string, the zero not included.
+/// The characters of a wide string without the zero.
 ///
 /// # Safety
-/// It is one, and it is not written to meanwhile.
+/// `text` is a wide string that does not change while the result is in use.
 pub unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
     // SAFETY: the caller's promise.
     unsafe { slice::from_raw_parts(text, wcslen(text)) }
 }
 
-/// A wide string as UTF-8: whole characters of at most `limit` bytes, up to a wrong one.
+/// A wide string as UTF-8: whole characters, at most `limit` bytes, up to an invalid one.
 ///
 /// # Safety
-/// It is one, as far as it is read.
+/// `wide` is a wide string, as far as it is read.
 pub unsafe fn text(wide: *const Wide, limit: usize) -> Vec<u8> {
     let mut text = String::new();
     for index in 0.. {
@@ -417,7 +417,7 @@ unsafe extern "C" fn wcscoll(a: *const Wide, b: *const Wide) -> c_int {
     unsafe { wcscmp(a, b) }
 }
 
-/// The transformed text is the text itself: it compares the same.
+/// Copies the text unchanged, as wide strings are ordered by their characters.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcsxfrm(place: *mut Wide, text: *const Wide, size: usize) -> usize {
     // SAFETY: the caller's string, and a place of `size` characters.

@@ -1,4 +1,4 @@
-//! `wctype.h`: kinds of wide characters, by Unicode's tables, and their other case.
+//! `wctype.h`: kinds of wide characters according to Unicode's tables, and upper and lower case.
 
 use core::ffi::{c_char, c_int, c_ulong};
 
@@ -30,7 +30,7 @@ classes! {
     iswxdigit = |c| c.is_ascii_hexdigit();
 }
 
-/// The other case, when it is one character.
+/// The other case if it is a single character, else the same character.
 fn changed(wide: WideOrEnd, change: impl FnOnce(char) -> Option<char>) -> WideOrEnd {
     char::from_u32(wide)
         .and_then(change)
@@ -51,7 +51,7 @@ extern "C" fn towupper(wide: WideOrEnd) -> WideOrEnd {
     changed(wide, |c| only(c.to_uppercase()))
 }
 
-/// The kinds of characters that have a name; a `wctype_t` is a place here plus 1.
+/// The named kinds of characters; a `wctype_t` is an index here plus 1.
 const KINDS: [(&[u8], extern "C" fn(WideOrEnd) -> c_int); 12] = [
     (b"alnum", iswalnum),
     (b"alpha", iswalpha),
@@ -66,11 +66,11 @@ const KINDS: [(&[u8], extern "C" fn(WideOrEnd) -> c_int); 12] = [
     (b"upper", iswupper),
     (b"xdigit", iswxdigit),
 ];
-/// The mappings that have a name; a `wctrans_t` is a place here plus 1.
+/// The named mappings; a `wctrans_t` is an index here plus 1.
 const MAPPINGS: [(&[u8], extern "C" fn(WideOrEnd) -> WideOrEnd); 2] =
     [(b"tolower", towlower), (b"toupper", towupper)];
 
-/// The place of a name plus 1; 0 when it is not there.
+/// The index of a name plus 1; 0 if it is not there.
 ///
 /// # Safety
 /// `name` is a string.
@@ -81,7 +81,7 @@ unsafe fn named<T>(list: &[(&[u8], T)], name: *const c_char) -> c_ulong {
     place.map_or(0, |place| place as c_ulong + 1)
 }
 
-/// The entry of a list that a `wctype_t` or `wctrans_t` stands for.
+/// The entry of a list for which a `wctype_t` or `wctrans_t` stands.
 fn of_number<'a, T>(list: &'a [(&[u8], T)], number: c_ulong) -> Option<&'a T> {
     let place = usize::try_from(number).ok()?.checked_sub(1)?;
     list.get(place).map(|(_, value)| value)

@@ -13,10 +13,10 @@ unsafe extern "C" {
     fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32;
 }
 
-/// Reads a number by the function for bytes: each character that can be part of one is a byte.
+/// Reads a number by a function for bytes, as all characters of numbers are single bytes.
 ///
 /// # Safety
-/// The caller's string, and a place for a pointer or null.
+/// `text` is a wide string; `end` is null or a place for a pointer.
 unsafe fn number<T>(
     text: *const Wide,
     end: *mut *mut Wide,

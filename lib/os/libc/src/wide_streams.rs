@@ -1,6 +1,6 @@
-//! The wide streams and formats of `wchar.h`: the text of streams is UTF-8, so each function is the
-//! one for bytes with a change of the form before or behind it. Widths and precisions in formats
-//! count bytes. A stream has no orientation: both kinds of functions may be mixed.
+//! The wide streams and formats of `wchar.h`. The text of streams is UTF-8, so each function
+//! converts and calls the one for bytes. Widths and precisions in formats count bytes. A stream
+//! has no orientation: functions of both kinds may be mixed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,10 +15,10 @@ use crate::print::{self, vfprintf, vfscanf, vsscanf};
 use crate::stream::{self, File, State};
 use crate::wide::{self, END, Wide, WideOrEnd};
 
-/// A wide string as a C string of UTF-8.
+/// Converts a wide string to a C string of UTF-8.
 ///
 /// # Safety
-/// It is one.
+/// `text` is a wide string.
 unsafe fn narrow(text: *const Wide) -> Vec<u8> {
     // SAFETY: the same contract.
     let mut bytes = unsafe { wide::text(text, usize::MAX) };
@@ -26,7 +26,7 @@ unsafe fn narrow(text: *const Wide) -> Vec<u8> {
     bytes
 }
 
-/// Takes a character; none at the end of the file.
+/// Takes a character; `None` at the end of the file.
 fn take(state: &mut State) -> Result<Option<char>> {
     let mut bytes = [0; 4];
     for used in 0..bytes.len() {
@@ -47,7 +47,7 @@ fn take(state: &mut State) -> Result<Option<char>> {
     Err(Error::new(EILSEQ))
 }
 
-/// A character as functions return it, with `errno` set after an error.
+/// Converts a character for C; sets `errno` after an error.
 fn given(found: Result<Option<char>>) -> WideOrEnd {
     match found {
         Ok(found) => found.map_or(END, WideOrEnd::from),
@@ -92,7 +92,7 @@ unsafe extern "C" fn ungetwc(wide: WideOrEnd, file: *mut File) -> WideOrEnd {
     if is_back { wide } else { END }
 }
 
-/// A line of at most `size - 1` characters; null at the end of the file.
+/// Reads a line of at most `size - 1` characters; null at the end of the file.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fgetws(place: *mut Wide, size: c_int, file: *mut File) -> *mut Wide {
     let Some(limit) = usize::try_from(size).ok().filter(|size| *size > 0) else {
@@ -160,7 +160,7 @@ unsafe extern "C" fn fputws(text: *const Wide, file: *mut File) -> c_int {
     }
 }
 
-/// Streams have no orientation.
+/// Always 0, as streams have no orientation.
 #[unsafe(no_mangle)]
 extern "C" fn fwide(_file: *mut File, _mode: c_int) -> c_int {
     0
@@ -175,7 +175,8 @@ unsafe extern "C" {
     ) -> usize;
 }
 
-/// Stores text and a zero behind it; the number of characters, none when they have no room.
+/// Stores text followed by a zero. Returns the number of characters; `None` if they do not all
+/// fit.
 ///
 /// # Safety
 /// `place` has room for `size` characters.
@@ -287,7 +288,7 @@ unsafe extern "C" fn swscanf(text: *const Wide, format: *const Wide, list: ...) 
     unsafe { vswscanf(text, format, list) }
 }
 
-/// 0 when the text and its end do not fit.
+/// Returns 0 if the text and its zero do not fit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcsftime(
     place: *mut Wide,
