@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(line.leave(places[1]), None);
         assert_eq!(line.leave(places[0]), Some('a'));
         assert_eq!(line.leave(places[0]), None);
-        // Taken before it was left.
+        // Once taken, it can no longer leave.
         assert_eq!(line.take_first(), Some('c'));
         assert_eq!(line.leave(places[2]), None);
         line.join('d');

@@ -84,7 +84,8 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             let is_own = own::is_own(number as c_int);
             let always = if is_own { O_NONBLOCK } else { 0 };
             let mut result = fd::fcntl(number, command, argument | always)?;
-            // If it has become one only now, its pipe has been able to block since the call above.
+            // If `dup2` has put a counter or a set there only now, its pipe could block since the
+            // call above.
             if let Some(kind) = own::kind(number as c_int) {
                 if !is_own {
                     result = fd::fcntl(number, command, argument | O_NONBLOCK)?;

@@ -217,7 +217,7 @@ mod tests {
     use super::formatted;
     use crate::calendar::{Date, from_seconds, to_seconds};
 
-    /// A date by its year, month from 1 and day.
+    /// The date of a year, a month counted from 1, and a day.
     fn day(year: i64, month: i64, day: i64) -> Date {
         let date = Date {
             year,
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    // As POSIX says it of widths and of years that have more or fewer than four digits.
+    // POSIX's rules for widths, and for years with more or fewer than four digits.
     #[test]
     fn years_of_all_lengths() {
         let date = day(2016, 1, 3);

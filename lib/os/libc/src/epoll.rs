@@ -39,7 +39,7 @@ struct Event {
 #[derive(Clone, Copy)]
 struct Place {
     set: usize,
-    /// The number of the member, and which addition of this number it is.
+    /// The number of the member, and its round, which each `epoll_ctl` for it changes.
     number: c_int,
     round: u32,
     is_edge: bool,

@@ -46,7 +46,7 @@ extern "C" fn fetestexcept(mask: c_int) -> c_int {
     (get() & excepts(mask)) as c_int
 }
 
-/// Sets the flags. If an exception is not masked, only later arithmetic stops the program.
+/// Sets the flags only. This stops no program, whatever is masked.
 #[unsafe(no_mangle)]
 extern "C" fn feraiseexcept(mask: c_int) -> c_int {
     set(get() | excepts(mask));

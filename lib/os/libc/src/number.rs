@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn floats_are_rounded_once() {
-        // Just above the middle between two floats, but in the middle once it is a double.
+        // Just above the middle between two floats, but exactly in the middle once rounded to a
+        // double.
         assert_eq!(single(b"1.00000017881393432617187499"), (1.000_000_1, 28));
         assert_eq!(
             single(b"340282356779733661637539395458142568447.9").0,

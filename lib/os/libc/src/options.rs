@@ -281,7 +281,7 @@ fn key_of(text: &[u8]) -> &[u8] {
 unsafe fn find(name: &[u8], long: *const Option) -> core::option::Option<usize> {
     let (mut found, mut matches) = (None, 0);
     for at in 0.. {
-        // The option without a name has not been reached.
+        // SAFETY: the option without a name has not been reached.
         let option = unsafe { &*long.add(at) };
         if option.name.is_null() {
             break;

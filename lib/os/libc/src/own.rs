@@ -188,8 +188,8 @@ pub fn forget(number: c_int) {
     }
 }
 
-/// Drops what a number has meant, perhaps with its memory and its pipe. Ends waits for a set
-/// first.
+/// Drops what a number has meant, perhaps with its memory and its pipe. Makes waits for a set look
+/// again.
 fn end(gone: Option<Kind>) {
     if let Some(Kind::Set(_, bell)) = &gone {
         changed();

@@ -510,7 +510,7 @@ mod tests {
         );
         check("1p 2", "%lf%c", 2, &["1:true", "p:false"]);
         check("1.e1.5", "%lf%lf", 2, &["10:true", "0.5:true"]);
-        // What could have been a longer number is taken, and is none.
+        // Takes what could have become a longer number, and finds no number.
         for text in [
             "0x1p 12", "0x", "10e", "10e+", "infi", "nan(", ".", "-", "+.e1",
         ] {

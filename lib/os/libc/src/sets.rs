@@ -62,7 +62,7 @@ pub struct Set {
     pub first: c_int,
 }
 
-/// The sets of the process. Their lock is taken before that of `own::KINDS`.
+/// The sets of the process. Their lock is taken before those of `own` and `descriptor`.
 pub struct Sets {
     sets: Vec<Set>,
     next: usize,
@@ -134,7 +134,7 @@ impl Set {
         self.members.binary_search_by_key(&number, numbers)
     }
 
-    /// The member with a number, if it is the same addition, the same file, and not spent.
+    /// The member with a number, if its round and its file are the same and it is not spent.
     pub fn member(&mut self, number: c_int, round: u32) -> Option<&mut Member> {
         let index = self.place(number).ok()?;
         let member = &mut self.members[index];

@@ -243,7 +243,7 @@ struct Opened(c_int);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // Opened by `act`. The file that gets the number next is not C's because of this.
+        // Opened by `act`. Closing also ends the record that the number is C's.
         let _ = descriptor::close(self.0);
     }
 }

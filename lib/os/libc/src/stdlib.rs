@@ -80,7 +80,7 @@ same! {
     strtoull = strtoul: c_ulong;
     strtoimax = strtol: c_long;
     strtoumax = strtoul: c_ulong;
-    // The names that glibc's headers give `strtol` and the others, for objects compiled with them.
+    // glibc's headers give these names to `strtol` and `strtoul`; for objects compiled with them.
     __isoc23_strtol = strtol: c_long;
     __isoc23_strtoul = strtoul: c_ulong;
 }

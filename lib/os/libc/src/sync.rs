@@ -33,8 +33,8 @@ impl<T> Shared<T> {
 
 /// A lock that `fork` takes.
 pub trait Lock: Sync {
-    /// Takes the lock. Its holder keeps it only for a few instructions, but may be off its
-    /// processor meanwhile.
+    /// Takes the lock. Its holder keeps it only for a short time, but may be off its processor
+    /// meanwhile.
     fn take(&self);
 
     /// Releases the lock.
