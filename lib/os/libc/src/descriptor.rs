@@ -60,7 +60,7 @@ struct Known {
     owner: c_int,
     /// Another number means the same file, so that not all its uses are seen here.
     shared: bool,
-    /// How often it was used since uses are counted.
+    /// How often it was used since its uses are counted.
     uses: u32,
     /// The next use has to wake the waiting threads.
     awaited: bool,

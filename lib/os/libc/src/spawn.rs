@@ -191,8 +191,8 @@ pub fn command(program: &str, arguments: &[String], variables: Vec<(String, Stri
     command_with(program, arguments, variables, Numbers::inherited())
 }
 
-/// Calls `start` again as long as it fails with `EBADF`, at most 64 times: another thread may have
-/// closed a descriptor since `start` listed them.
+/// Calls `start` up to 64 times, as long as it fails with `EBADF`: another thread may have closed
+/// a descriptor since `start` listed them.
 ///
 /// # Errors
 /// That of the last call of `start`.

@@ -38,8 +38,8 @@ pub fn is_request(number: c_int, request: c_ulong) -> bool {
     is_umad
 }
 
-/// The error of a read or write. If the device is gone because its daemon has ended, it is
-/// Linux's.
+/// The error of a read or write. If the device is gone because its daemon has ended, it is `EIO`,
+/// as on Linux.
 pub fn of_transfer(number: c_int, error: Error) -> Error {
     match error.errno {
         ENODEV if descriptor::is_umad(number) => Error::new(EIO),

@@ -1,5 +1,5 @@
-//! Read-write locks, barriers and spin locks of `pthread.h`, and `semaphore.h`. Each is a word on
-//! which threads wait ([`sync::wait`]).
+//! Read-write locks, barriers and spin locks of `pthread.h`, and `semaphore.h`. All but the spin
+//! locks, which poll, are built on a word on which threads wait ([`sync::wait`]).
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
