@@ -757,6 +757,13 @@ static void programs(char *program) {
     CHECK(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP) == 0);
     CHECK(started(program, arguments, &actions, &attributes) == -ENOTSUP);
     CHECK(posix_spawnattr_destroy(&attributes) == 0);
+    /* What an action has closed, the next one cannot duplicate. */
+    posix_spawn_file_actions_t closing;
+    CHECK(posix_spawn_file_actions_init(&closing) == 0);
+    CHECK(posix_spawn_file_actions_addclose(&closing, fd) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&closing, fd, 1) == 0);
+    CHECK(started(program, arguments, &closing, NULL) == -EBADF);
+    CHECK(posix_spawn_file_actions_destroy(&closing) == 0);
     CHECK(posix_spawn_file_actions_addopen(&actions, 3, "/tmp/no-such-file", O_RDONLY, 0) == 0);
     CHECK(started(program, arguments, &actions, NULL) == -ENOENT);
     CHECK(posix_spawn_file_actions_destroy(&actions) == 0 && close(fd) == 0 && unlink(path) == 0);

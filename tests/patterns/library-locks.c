@@ -195,6 +195,8 @@ static void of_openings(void) {
     file = open(path, O_RDWR), other = open(path, O_RDWR);
     CHECK(lock(file, F_OFD_SETLK, F_WRLCK, 0, 10) == 0);
     FAILS(lock(other, F_OFD_SETLK, F_RDLCK, 9, 1), EAGAIN);
+    /* The longest length there is means the rest of the file, and does not wait. */
+    FAILS(lock(other, F_OFD_SETLK, F_RDLCK, 0, 0x7fffffffffffffff), EAGAIN);
     CHECK(lock(other, F_OFD_SETLKW, F_RDLCK, 10, 0) == 0);
     struct flock request = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};
     CHECK(fcntl(other, F_OFD_GETLK, &request) == 0);

@@ -172,9 +172,12 @@ static void command_lines(void) {
                   "size=7 q color=red | 1 2 3"));
     CHECK(!strcmp(OPTIONS("q", names, 0, "x", "--si=7", "--col", "--quiet=1"), "size=7 ? ? |"));
     CHECK(!strcmp(OPTIONS("qs:", names, 1, "x", "1", "-size", "7", "-qu", "-q", "-s9"), "size=7 quiet q s=9 | 1"));
+    /* What an option was that lacks its argument, or has one too many. */
+    CHECK(!strcmp(OPTIONS(":", names, 0, "x", "--size"), ": |") && optopt == 's');
+    CHECK(!strcmp(OPTIONS(":", names, 0, "x", "--quiet=1"), "? |") && optopt == 'q');
     CHECK(setenv("POSIXLY_CORRECT", "1", 1) == 0);
     CHECK(!strcmp(OPTIONS("ab", NULL, 0, "x", "-a", "1", "-b"), "a | 1 -b"));
-    CHECK(unsetenv("POSIXLY_CORRECT") == 0);
+    CHECK(putenv("POSIXLY_CORRECT") == 0 && !getenv("POSIXLY_CORRECT"));
 }
 
 int main(void) {

@@ -147,13 +147,15 @@ unsafe extern "C" fn unsetenv(name: *const c_char) -> c_int {
     0
 }
 
-/// Makes the string itself a part of the environment.
+/// Makes the string itself a part of the environment. A name without a value leaves the
+/// environment, as with glibc.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn putenv(text: *mut c_char) -> c_int {
     // SAFETY: the caller's string.
     let bytes = unsafe { strings::bytes(text) };
     let Some(length) = bytes.iter().position(|byte| *byte == b'=') else {
-        return errno::fail(EINVAL);
+        // SAFETY: the caller's string.
+        return unsafe { unsetenv(text) };
     };
     let mut all = entries();
     // SAFETY: entries are strings.

@@ -85,7 +85,11 @@ fn reach(number: usize, whence: c_short, start: i64, length: i64) -> Result<(u64
     let end = start.checked_add(length).ok_or(overflow)?;
     // A negative length means the bytes before the start.
     let first = u64::try_from(start.min(end)).map_err(|_| Error::new(EINVAL))?;
-    Ok((first, length.unsigned_abs()))
+    // No file is so long that the bit of a request that waits is needed for a length.
+    match length.unsigned_abs() {
+        WAITS.. => Ok((first, 0)),
+        length => Ok((first, length)),
+    }
 }
 
 /// `fcntl` with one of these commands.

@@ -181,7 +181,6 @@ unsafe fn map(
             return Err(Error::new(EINVAL));
         }
         system |= MapFlags::MAP_FIXED;
-        skiff_scif_unmapping(address, length);
         address
     } else {
         0
@@ -191,6 +190,9 @@ unsafe fn map(
     } else {
         (descriptor::check(number)?, offset)
     };
+    if address != 0 {
+        skiff_scif_unmapping(address, length);
+    }
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
     let mut mapped = unsafe { fd::mmap(number, offset, length, address, system) };
     let is_copy_enough = flags & MAP_SHARED == 0 || protection & PROT_WRITE == 0;

@@ -325,6 +325,7 @@ unsafe fn long_option(
         let option = &*known.long.add(at);
         match (option.takes, value.is_null()) {
             (0, false) => {
+                optopt = option.value;
                 complain(quiet, "option takes no argument", name);
                 return UNKNOWN;
             }
@@ -334,6 +335,7 @@ unsafe fn long_option(
                     optind += 1;
                 }
                 None => {
+                    optopt = option.value;
                     complain(quiet, "argument missing for option", name);
                     return missing;
                 }

@@ -1,6 +1,7 @@
 //! `spawn.h`, and `exec` of `unistd.h`: programs that replace others or run beside them.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int, c_short, c_uint, c_void};
@@ -251,6 +252,9 @@ impl Drop for Opened {
 /// The descriptors of a program to be started: pairs of the number there and the number here.
 struct Numbers {
     pairs: Vec<(usize, usize)>,
+    /// The numbers that actions have closed. A descriptor that only `exec` closes can still be
+    /// duplicated.
+    closed: BTreeSet<usize>,
 }
 
 impl Numbers {
@@ -259,6 +263,7 @@ impl Numbers {
         let numbers = descriptor::inherited().into_iter();
         Numbers {
             pairs: numbers.map(|number| (number, number)).collect(),
+            closed: BTreeSet::new(),
         }
     }
 
@@ -269,11 +274,13 @@ impl Numbers {
 
     fn set(&mut self, number: usize, source: usize) {
         self.close(number);
+        self.closed.remove(&number);
         self.pairs.push((number, source));
     }
 
     fn close(&mut self, closed: usize) {
         self.pairs.retain(|(number, _)| *number != closed);
+        self.closed.insert(closed);
     }
 
     /// Does the actions in their order. Returns the files opened for them, which have to stay open
@@ -284,6 +291,9 @@ impl Numbers {
             match action {
                 Action::Duplicate { from, to } => {
                     let (from, to) = (*from as usize, *to as usize);
+                    if self.closed.contains(&from) {
+                        return Err(Error::new(EBADF));
+                    }
                     let source = self.source(from).unwrap_or(from);
                     fd::fcntl(source, syscall::F_GETFD, 0)?;
                     self.set(to, source);
