@@ -1,11 +1,10 @@
-/* Descriptors and files at places, random bytes, names of threads, priorities, the machine's memory. */
+/* Descriptors and files at places, names of threads, priorities, the machine's memory. */
 #include "library.h"
 
 #include <fcntl.h>
 #include <paths.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/stat.h>
@@ -61,27 +60,6 @@ static void descriptors(void) {
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(file) == 0);
 }
 
-static void random_bytes(void) {
-    unsigned char bytes[300] = "", more[300] = "";
-    CHECK(getrandom(bytes, sizeof bytes, 0) == 300 && getrandom(more, 300, GRND_NONBLOCK | GRND_RANDOM) == 300);
-    CHECK(memcmp(bytes, more, 300) && bytes[298] + bytes[299] + more[298] + more[299]);
-    FAILS(getrandom(bytes, 1, 8), EINVAL);
-    CHECK(getentropy(more, 256) == 0);
-    FAILS(getentropy(more, 257), EIO);
-    /* Nothing behind what was asked for is touched. */
-    memset(bytes, 7, sizeof bytes);
-    arc4random_buf(bytes, 11);
-    CHECK(bytes[11] == 7 && bytes[12] == 7);
-    unsigned seen = 0;
-    for (int i = 0; i < 1000; i++) {
-        unsigned number = arc4random_uniform(5);
-        CHECK(number < 5);
-        seen |= 1u << number;
-    }
-    CHECK(seen == 31 && arc4random_uniform(1) == 0 && arc4random_uniform(0) == 0);
-    CHECK(arc4random() || arc4random());
-}
-
 static void *named(void *thread) {
     char name[16] = "";
     CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && !strncmp(name, program_invocation_short_name, 15));
@@ -120,7 +98,6 @@ static void machine(void) {
 int main(int count, char **arguments) {
     (void)count;
     descriptors();
-    random_bytes();
     names(arguments[0]);
     machine();
     return finish("machine");

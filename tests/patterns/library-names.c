@@ -74,6 +74,12 @@ static void paths(void) {
     CHECK(glob(TREE "/x\\*y", 0, NULL, &found) == GLOB_NOMATCH);
     CHECK(glob(TREE "/x[", GLOB_NOCHECK, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], TREE "/x["));
     globfree(&found);
+    /* What cannot be looked through is passed over. */
+    CHECK(glob(TREE "/a.c/*", GLOB_ERR, told_of_file, &found) == GLOB_NOMATCH && told == 0);
+    CHECK(setenv("HOME", TREE, 1) == 0 && glob("~/?.h", GLOB_TILDE, NULL, &found) == 0);
+    CHECK(found.gl_pathc == 1 && !strcmp(found.gl_pathv[0], TREE "/a.h"));
+    globfree(&found);
+    CHECK(glob("~/?.h", 0, NULL, &found) == GLOB_NOMATCH);
     CHECK(chdir(TREE "/b") == 0 && glob("*", 0, NULL, &found) == 0 && found.gl_pathc == 2);
     CHECK(!strcmp(found.gl_pathv[0], "a.c") && !strcmp(found.gl_pathv[1], "deep"));
     globfree(&found);
