@@ -89,7 +89,8 @@ impl EventList {
             ..RECENT => false,
             RECENT..CROWDED => self.notices.iter().rev().take(RECENT).any(|n| n == notice),
             _ => {
-                self.sorted = self.notices.iter().copied().collect();
+                // To collect them would make a list first, which needs contiguous memory.
+                self.sorted.extend(self.notices.iter().copied());
                 self.sorted.contains(notice)
             }
         }
