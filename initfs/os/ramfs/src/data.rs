@@ -1,22 +1,30 @@
-//! The content of a file: chunks that exist only where something was written.
-
-use alloc::vec::Vec;
+//! The content of a file.
 
 use syscall::error::{EFBIG, ENOSPC, Error, Result};
 
-use crate::chunk::{CHUNK, Chunk};
+use crate::mapped::Mapped;
+use crate::sparse::Sparse;
 
-/// Smallest amount of memory that a chunk takes, in bytes.
-const STEP: usize = 4096;
 /// Longest file in bytes: more than any memory has, and small enough for indices to fit.
 pub const MAX_SIZE: u64 = 1 << 40;
 
 /// The content of a file.
 #[derive(Default)]
 pub struct Data {
-    /// A chunk may be shorter than [`CHUNK`]; its missing bytes are zero.
-    chunks: Vec<Chunk>,
+    bytes: Bytes,
     size: u64,
+}
+
+/// Where the bytes are. A file stays mapped until it is empty again.
+enum Bytes {
+    Sparse(Sparse),
+    Mapped(Mapped),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Bytes::Sparse(Sparse::default())
+    }
 }
 
 impl Data {
@@ -27,26 +35,19 @@ impl Data {
 
     /// Memory in use, in bytes.
     pub fn memory(&self) -> u64 {
-        self.chunks
-            .iter()
-            .map(|chunk| chunk.len() as u64)
-            .sum::<u64>()
-            + (self.chunks.len() * size_of::<Chunk>()) as u64
+        match &self.bytes {
+            Bytes::Sparse(bytes) => bytes.memory(),
+            Bytes::Mapped(bytes) => bytes.memory(),
+        }
     }
 
     /// Reads from `offset` on. Returns the number of bytes, which is 0 at the end and beyond.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let length = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let mut done = 0;
-        while done < length {
-            let (index, start) = place(offset + done as u64);
-            let count = (length - done).min(CHUNK - start);
-            let target = &mut buffer[done..done + count];
-            let chunk = self.chunks.get(index).map_or(&[][..], |chunk| &**chunk);
-            let present = chunk.len().saturating_sub(start).min(count);
-            target[..present].copy_from_slice(&chunk[start.min(chunk.len())..][..present]);
-            target[present..].fill(0);
-            done += count;
+        let buffer = &mut buffer[..length];
+        match &self.bytes {
+            Bytes::Sparse(bytes) => bytes.read(offset, buffer),
+            Bytes::Mapped(bytes) => bytes.read(offset, buffer),
         }
         length
     }
@@ -65,48 +66,19 @@ impl Data {
         if length == 0 {
             return Err(Error::new(EFBIG));
         }
-        let mut room = room;
-        let mut done = 0;
-        while done < length {
-            let (index, start) = place(offset + done as u64);
-            let count = (length - done).min(CHUNK - start);
-            if self.prepare(index, start + count, &mut room).is_none() {
-                break;
+        let bytes = &bytes[..length];
+        let done = match &mut self.bytes {
+            Bytes::Sparse(sparse) => sparse.write(offset, bytes, room),
+            Bytes::Mapped(mapped) => {
+                mapped.clear(self.size, offset);
+                mapped.write(offset, bytes, room)
             }
-            self.chunks[index][start..start + count].copy_from_slice(&bytes[done..done + count]);
-            done += count;
-        }
+        };
         if done == 0 {
             return Err(Error::new(ENOSPC));
         }
         self.size = self.size.max(offset + done as u64);
         Ok(done)
-    }
-
-    /// Makes a chunk at least `length` bytes long.
-    fn prepare(&mut self, index: usize, length: usize, room: &mut u64) -> Option<()> {
-        if index >= self.chunks.len() {
-            let more = index + 1 - self.chunks.len();
-            *room = room.checked_sub((more * size_of::<Chunk>()) as u64)?;
-            self.chunks.try_reserve(more).ok()?;
-            self.chunks.resize_with(index + 1, Chunk::default);
-        }
-        let chunk = &mut self.chunks[index];
-        if chunk.len() < length {
-            // The length is doubled, so that a file written in small pieces is not copied for each
-            // of them.
-            let wanted = length
-                .max(chunk.len() * 2)
-                .next_multiple_of(STEP)
-                .min(CHUNK);
-            let mut more = wanted - chunk.len();
-            if more as u64 > *room {
-                more = length.next_multiple_of(STEP).min(CHUNK) - chunk.len();
-            }
-            *room = room.checked_sub(more as u64)?;
-            chunk.lengthen(chunk.len() + more)?;
-        }
-        Some(())
     }
 
     /// Cuts the file, or lengthens it with zeros that take no memory.
@@ -117,40 +89,68 @@ impl Data {
         if size > MAX_SIZE {
             return Err(Error::new(EFBIG));
         }
-        if size < self.size {
-            let (index, start) = place(size);
-            self.chunks
-                .truncate(if start == 0 { index } else { index + 1 });
-            if let Some(chunk) = self.chunks.get_mut(index) {
-                let keep = start.next_multiple_of(STEP).min(chunk.len());
-                // If the file grows again, the bytes that were cut off must read as zero.
-                chunk.shorten(keep, start);
+        match &mut self.bytes {
+            // If the file grows again, the bytes that were cut off must read as zero.
+            Bytes::Sparse(bytes) if size < self.size => bytes.cut(size),
+            Bytes::Sparse(_) => {}
+            Bytes::Mapped(bytes) if size == 0 && !bytes.is_in_use() => {
+                self.bytes = Bytes::default();
             }
-            self.chunks.shrink_to_fit();
+            Bytes::Mapped(bytes) if size < self.size => bytes.clear(size, u64::MAX),
+            Bytes::Mapped(bytes) => bytes.clear(self.size, size),
         }
         self.size = size;
         Ok(())
     }
-}
 
-fn place(offset: u64) -> (usize, usize) {
-    (
-        (offset / CHUNK as u64) as usize,
-        (offset % CHUNK as u64) as usize,
-    )
+    /// Takes a mapping into account; see [`Mapped::map`]. The file's content goes no further than
+    /// `reach` bytes from then on.
+    ///
+    /// # Errors
+    /// Those of [`Mapped::new`] and [`Mapped::map`].
+    pub fn map(&mut self, offset: u64, size: u64, reach: u64, room: u64) -> Result<usize> {
+        let mapped = match &mut self.bytes {
+            Bytes::Mapped(mapped) => return mapped.map(offset, size, room),
+            Bytes::Sparse(sparse) => Mapped::new(sparse, reach)?,
+        };
+        // What the former pages took is free again.
+        let room = room.saturating_add(self.memory());
+        let room = room.saturating_sub(mapped.memory());
+        let mut mapped = mapped;
+        let address = mapped.map(offset, size, room)?;
+        self.bytes = Bytes::Mapped(mapped);
+        Ok(address)
+    }
+
+    /// Takes the end of a mapping, or of a part of it, into account.
+    pub fn unmap(&mut self, size: u64) {
+        if let Bytes::Mapped(mapped) = &mut self.bytes {
+            mapped.unmap(size);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+    use syscall::error::{ENOMEM, EOVERFLOW};
 
-    #[test]
-    fn behaves_like_a_plain_vector() {
+    use crate::chunk::CHUNK;
+
+    /// More than the tests write.
+    const REACH: u64 = 1 << 20;
+
+    /// Random reads, writes and cuts of a file that is sparse, or mapped from `mapped` on.
+    fn behaves_like_a_plain_vector(mapped: Option<u32>) {
         let mut data = Data::default();
         let mut model: Vec<u8> = Vec::new();
         let mut generator = crate::random::Generator::new(7);
         let mut below = |limit: u64| generator.number() % limit;
         for round in 0..3000u32 {
+            if mapped == Some(round) {
+                data.map(0, 1000, REACH, u64::MAX).unwrap();
+            }
             let offset = below(300_000);
             match below(10) {
                 0..5 => {
@@ -181,6 +181,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_behaves_like_a_plain_vector() {
+        behaves_like_a_plain_vector(None);
+        behaves_like_a_plain_vector(Some(0));
+        behaves_like_a_plain_vector(Some(1500));
+    }
+
+    #[test]
     fn memory_is_what_was_written_and_ends_where_it_must() {
         let mut data = Data::default();
         data.truncate(1 << 39).unwrap();
@@ -201,5 +208,58 @@ mod tests {
         );
         assert_eq!(small.write(1 << 39, &[1], 1 << 20), Err(Error::new(ENOSPC)));
         assert_eq!(small.size(), CHUNK as u64);
+    }
+
+    #[test]
+    fn a_mapped_file_takes_memory_for_all_that_is_mapped() {
+        let mut data = Data::default();
+        data.write(0, &[1; 5000], u64::MAX).unwrap();
+        // The two pages that it has may become mapped ones, but no third one.
+        assert_eq!(data.map(0, 12_288, REACH, 0), Err(Error::new(ENOMEM)));
+        let start = data.map(0, 5000, REACH, 100).unwrap();
+        assert_eq!(data.memory(), 8192);
+        assert_eq!(data.map(4096, 4096, REACH, 0), Ok(start + 4096));
+        assert_eq!(data.map(8192, 1, REACH, 4095), Err(Error::new(ENOMEM)));
+        assert_eq!(data.map(8192, 1, REACH, 4096), Ok(start + 8192));
+        assert_eq!(data.memory(), 12_288);
+        // A mapped page takes data without more memory.
+        assert_eq!(data.write(12_000, &[2; 1000], 0), Ok(288));
+        assert_eq!(data.write(12_288, &[2], 4095), Err(Error::new(ENOSPC)));
+        let beyond = Err(Error::new(EOVERFLOW));
+        assert_eq!(data.map(REACH, 1, REACH, u64::MAX), beyond);
+        assert_eq!(data.map(u64::MAX - 4095, 4096, REACH, u64::MAX), beyond);
+        assert_eq!(data.write(REACH, &[1], u64::MAX), Err(Error::new(ENOSPC)));
+    }
+
+    #[test]
+    fn a_file_gives_its_memory_back_when_it_is_empty_and_nobody_has_mapped_it() {
+        let mut data = Data::default();
+        let start = data.map(0, 10_000, REACH, u64::MAX).unwrap();
+        data.map(0, 4096, REACH, u64::MAX).unwrap();
+        data.unmap(10_000);
+        data.truncate(0).unwrap();
+        assert_eq!(data.memory(), 12_288, "a page is still mapped");
+        assert_eq!(data.map(0, 1, REACH, u64::MAX), Ok(start), "the same page");
+        data.unmap(4096);
+        data.unmap(1);
+        data.truncate(0).unwrap();
+        assert_eq!(data.memory(), 0);
+    }
+
+    #[test]
+    fn what_lies_too_far_away_cannot_be_mapped_and_stays() {
+        let mut data = Data::default();
+        data.write(REACH, &[7], u64::MAX).unwrap();
+        let refused = data.map(0, 1, REACH, u64::MAX);
+        assert_eq!(refused, Err(Error::new(EOVERFLOW)));
+        let mut byte = [0];
+        assert_eq!(data.read(REACH, &mut byte), 1);
+        assert_eq!(byte, [7]);
+        // A file that is only long has nothing there.
+        data.truncate(0).unwrap();
+        data.truncate(MAX_SIZE).unwrap();
+        assert!(data.map(0, 1, REACH, u64::MAX).is_ok());
+        assert_eq!(data.read(MAX_SIZE - 1, &mut byte), 1);
+        assert_eq!(byte, [0]);
     }
 }

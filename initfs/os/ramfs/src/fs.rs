@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use syscall::error::{
-    EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EPERM,
-    Error, Result,
+    EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENODEV, ENOENT, ENOSPC, ENOTDIR,
+    ENOTEMPTY, EPERM, Error, Result,
 };
 use syscall::flag::{
     MODE_CHR, MODE_DIR, MODE_FILE, MODE_TYPE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT,
@@ -447,41 +447,70 @@ impl FileSystem {
 
     /// Writes to a file, at its end if there is no offset. ENOSPC: the limit is reached.
     pub fn write(&mut self, inode: Inode, offset: Option<u64>, bytes: &[u8]) -> Result<usize> {
-        let room = self.limit.saturating_sub(self.used);
-        let now = self.now;
-        let node = self.node_mut(inode)?;
-        let data = match &mut node.content {
-            Content::File(data) => data,
-            Content::Device(_) => return Ok(bytes.len()),
-            Content::Directory { .. } => return Err(Error::new(EISDIR)),
-        };
-        let before = data.memory();
-        let result = data.write(offset.unwrap_or(data.size()), bytes, room);
-        let after = data.memory();
-        if result.is_ok() {
-            node.modified = now;
-        }
-        self.used = (self.used + after).saturating_sub(before);
-        result
+        let written = self.change(inode, |data, room| {
+            data.write(offset.unwrap_or(data.size()), bytes, room)
+        })?;
+        self.mark_modified(inode)?;
+        Ok(written.unwrap_or(bytes.len()))
     }
 
     /// Cuts or lengthens a file.
     pub fn truncate(&mut self, inode: Inode, size: u64) -> Result<()> {
-        let now = self.now;
-        let node = self.node_mut(inode)?;
-        let data = match &mut node.content {
+        self.change(inode, |data, _| data.truncate(size))?;
+        self.mark_modified(inode)
+    }
+
+    /// Takes a mapping of a file into account. Returns the address of its first byte here.
+    ///
+    /// # Errors
+    /// `ENODEV`: it is no file. `ENOMEM`: the limit is reached. `EOVERFLOW`: the file goes, or the
+    /// mapping would go, further than the limit.
+    pub fn map(&mut self, inode: Inode, offset: u64, size: usize) -> Result<usize> {
+        if self.node(inode)?.is_directory() {
+            return Err(Error::new(ENODEV));
+        }
+        let limit = self.limit;
+        let address = self.change(inode, |data, room| {
+            data.map(offset, size as u64, limit, room)
+        })?;
+        address.ok_or(Error::new(ENODEV))
+    }
+
+    /// Takes the end of a mapping, or of a part of it, into account.
+    pub fn unmap(&mut self, inode: Inode, size: usize) {
+        if let Ok(node) = self.node_mut(inode)
+            && let Content::File(data) = &mut node.content
+        {
+            data.unmap(size as u64);
+        }
+    }
+
+    /// Changes the content of a file, with the bytes of memory that it may take more. `None`: it
+    /// is a device.
+    ///
+    /// # Errors
+    /// EISDIR: it is a directory. Those of the change.
+    fn change<T>(
+        &mut self,
+        inode: Inode,
+        change: impl FnOnce(&mut Data, u64) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let room = self.limit.saturating_sub(self.used);
+        let data = match &mut self.node_mut(inode)?.content {
             Content::File(data) => data,
-            Content::Device(_) => return Ok(()),
+            Content::Device(_) => return Ok(None),
             Content::Directory { .. } => return Err(Error::new(EISDIR)),
         };
         let before = data.memory();
-        let result = data.truncate(size);
+        let result = change(data, room);
         let after = data.memory();
-        if result.is_ok() {
-            node.modified = now;
-        }
         self.used = (self.used + after).saturating_sub(before);
-        result
+        result.map(Some)
+    }
+
+    fn mark_modified(&mut self, inode: Inode) -> Result<()> {
+        self.node_mut(inode)?.modified = self.now;
+        Ok(())
     }
 
     /// Changes the permission bits (owner and root only).

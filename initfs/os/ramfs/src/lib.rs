@@ -7,5 +7,7 @@ extern crate alloc;
 mod chunk;
 pub mod data;
 pub mod fs;
+mod mapped;
 mod node;
 pub mod random;
+mod sparse;

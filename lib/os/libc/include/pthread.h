@@ -1,5 +1,4 @@
-/* Threads, mutexes, conditions, read-write locks, barriers, spin locks, keys. Processes share none
- * of them. */
+/* Threads, mutexes, conditions, read-write locks, barriers, spin locks, keys. */
 #ifndef _PTHREAD_H
 #define _PTHREAD_H
 #include <sys/types.h>
@@ -11,12 +10,13 @@ typedef unsigned pthread_once_t;
 
 typedef struct {
     int __kind;
-    int __reserved[4];
+    int __shared;
+    int __reserved[3];
 } pthread_mutexattr_t;
 
 typedef struct {
     int __clock;
-    int __reserved;
+    int __shared;
 } pthread_condattr_t;
 
 typedef struct {
@@ -38,8 +38,15 @@ typedef struct {
     int __clock;
 } pthread_cond_t;
 
-typedef unsigned char pthread_rwlockattr_t;
-typedef int pthread_barrierattr_t;
+
+typedef struct {
+    int __shared;
+} pthread_rwlockattr_t;
+
+typedef struct {
+    int __shared;
+} pthread_barrierattr_t;
+
 typedef unsigned pthread_spinlock_t;
 
 typedef struct {
@@ -124,6 +131,8 @@ int pthread_mutexattr_init(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_settype(pthread_mutexattr_t *attributes, int kind);
 int pthread_mutexattr_gettype(const pthread_mutexattr_t *attributes, int *kind);
+int pthread_mutexattr_setpshared(pthread_mutexattr_t *attributes, int shared);
+int pthread_mutexattr_getpshared(const pthread_mutexattr_t *attributes, int *shared);
 int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int pthread_mutex_destroy(pthread_mutex_t *mutex);
 int pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -135,6 +144,8 @@ int pthread_condattr_init(pthread_condattr_t *attributes);
 int pthread_condattr_destroy(pthread_condattr_t *attributes);
 int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock);
 int pthread_condattr_getclock(const pthread_condattr_t *attributes, clockid_t *clock);
+int pthread_condattr_setpshared(pthread_condattr_t *attributes, int shared);
+int pthread_condattr_getpshared(const pthread_condattr_t *attributes, int *shared);
 int pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
 int pthread_cond_destroy(pthread_cond_t *condition);
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
@@ -143,6 +154,10 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
 int pthread_cond_signal(pthread_cond_t *condition);
 int pthread_cond_broadcast(pthread_cond_t *condition);
 
+int pthread_rwlockattr_init(pthread_rwlockattr_t *attributes);
+int pthread_rwlockattr_destroy(pthread_rwlockattr_t *attributes);
+int pthread_rwlockattr_setpshared(pthread_rwlockattr_t *attributes, int shared);
+int pthread_rwlockattr_getpshared(const pthread_rwlockattr_t *attributes, int *shared);
 int pthread_rwlock_init(pthread_rwlock_t *lock, const pthread_rwlockattr_t *attributes);
 int pthread_rwlock_destroy(pthread_rwlock_t *lock);
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock);
@@ -152,6 +167,10 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock);
 int pthread_rwlock_trywrlock(pthread_rwlock_t *lock);
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *end);
 int pthread_rwlock_unlock(pthread_rwlock_t *lock);
+int pthread_barrierattr_init(pthread_barrierattr_t *attributes);
+int pthread_barrierattr_destroy(pthread_barrierattr_t *attributes);
+int pthread_barrierattr_setpshared(pthread_barrierattr_t *attributes, int shared);
+int pthread_barrierattr_getpshared(const pthread_barrierattr_t *attributes, int *shared);
 int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t *attributes,
                          unsigned count);
 int pthread_barrier_destroy(pthread_barrier_t *barrier);

@@ -1,4 +1,4 @@
-/* Semaphores between threads. Not there: named ones, and ones that processes share. */
+/* Semaphores between threads, and between processes. */
 #ifndef _SEMAPHORE_H
 #define _SEMAPHORE_H
 #include <features.h>
@@ -12,6 +12,9 @@ typedef struct {
 
 __BEGIN_DECLS
 int sem_init(sem_t *semaphore, int shared, unsigned count);
+sem_t *sem_open(const char *name, int flags, ...);
+int sem_close(sem_t *semaphore);
+int sem_unlink(const char *name);
 int sem_destroy(sem_t *semaphore);
 int sem_wait(sem_t *semaphore);
 int sem_trywait(sem_t *semaphore);

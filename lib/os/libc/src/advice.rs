@@ -1,4 +1,5 @@
-//! The pages that `madvise` keeps from the children of `fork`.
+//! Pages that a child of `fork` does not have as a copy: those that `madvise` keeps from children,
+//! and those of files, which parent and child share.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,11 +9,32 @@ use syscall::error::Result;
 
 use crate::sync::Shared;
 
-/// Ranges of whole pages, which do not overlap.
-pub static OWN: Shared<Vec<Range<usize>>> = Shared::new(Vec::new());
+/// Ranges of whole pages. Those of one kind do not overlap.
+pub struct Pages {
+    /// What `madvise` keeps from children.
+    own: Vec<Range<usize>>,
+    /// Mappings of files.
+    files: Vec<Range<usize>>,
+}
+
+/// The pages of this process.
+pub static PAGES: Shared<Pages> = Shared::new(Pages {
+    own: Vec::new(),
+    files: Vec::new(),
+});
+
+impl Pages {
+    fn forget(&mut self, out: &Range<usize>) {
+        take_out(&mut self.own, out);
+        take_out(&mut self.files, out);
+    }
+}
 
 /// Removes a range from the ranges.
-fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
+fn take_out(ranges: &mut Vec<Range<usize>>, out: &Range<usize>) {
+    if ranges.is_empty() {
+        return;
+    }
     let rest = |each: &Range<usize>| {
         [
             each.start..each.end.min(out.start),
@@ -25,21 +47,31 @@ fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
 
 /// Keeps whole pages from children, or lets children have them again.
 pub fn keep(pages: Range<usize>, is_kept: bool) {
-    OWN.with(|own| {
-        take_out(own, pages.clone());
+    PAGES.with(|all| {
+        take_out(&mut all.own, &pages);
         if is_kept && !pages.is_empty() {
-            own.push(pages);
+            all.own.push(pages);
         }
     });
 }
 
-/// Forgets the advice for a range that was replaced.
-pub fn forget(address: usize, length: usize) {
-    OWN.with(|own| take_out(own, address..address.saturating_add(length)));
+/// Notes a mapping of a file.
+pub fn share(address: usize, length: usize) {
+    PAGES.with(|all| all.files.push(address..address.saturating_add(length)));
 }
 
-/// Unmaps whole pages and forgets their advice. It does both under the lock, so that advice is
-/// kept for new pages that another thread maps there at once.
+/// The mappings of files.
+pub fn shared() -> Vec<Range<usize>> {
+    PAGES.with(|all| all.files.clone())
+}
+
+/// Forgets what was noted about a range that was replaced.
+pub fn forget(address: usize, length: usize) {
+    PAGES.with(|all| all.forget(&(address..address.saturating_add(length))));
+}
+
+/// Unmaps whole pages and forgets what was noted about them. It does both under the lock, so that
+/// what another thread notes about new pages that it maps there at once is kept.
 ///
 /// # Errors
 /// The kernel's.
@@ -47,10 +79,10 @@ pub fn forget(address: usize, length: usize) {
 /// # Safety
 /// Nothing may use the range any more.
 pub unsafe fn unmap(address: usize, length: usize) -> Result<()> {
-    OWN.with(|own| {
+    PAGES.with(|all| {
         // SAFETY: the caller gave the range up.
         unsafe { munmap(address as *mut (), length) }?;
-        take_out(own, address..address.saturating_add(length));
+        all.forget(&(address..address.saturating_add(length)));
         Ok(())
     })
 }
@@ -58,10 +90,11 @@ pub unsafe fn unmap(address: usize, length: usize) -> Result<()> {
 /// Unmaps the pages that the child is not to get. Called in the child of `fork` before its program
 /// runs.
 pub fn forked() {
-    for range in OWN.with(core::mem::take) {
+    for range in PAGES.with(|all| core::mem::take(&mut all.own)) {
         // Holes are no error. The kernel refuses a range outside of a program's memory, which has
         // no pages.
         // SAFETY: the program has asked for it.
         let _ = unsafe { munmap(range.start as *mut (), range.len()) };
+        PAGES.with(|all| take_out(&mut all.files, &range));
     }
 }

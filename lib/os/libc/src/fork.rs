@@ -9,19 +9,20 @@ use core::ffi::c_int;
 use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, children, descriptor, environment, errno, locale, messages, own, plusplus,
-    popen, process, pthread, random, search, sets, signal, stream, strings, terminal, time,
-    transfers, usage, users, wide,
+    popen, process, pthread, random, search, sets, sharing, signal, stream, strings, terminal,
+    time, transfers, usage, users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 29] = [
+const LOCKS: [&dyn Lock; 30] = [
     &HANDLERS,
     &alarm::TIMER,
     // These two in the order in which they are taken elsewhere.
     &sets::SETS,
     &own::KINDS,
+    &sharing::OPEN,
     &messages::LOG,
-    &advice::OWN,
+    &advice::PAGES,
     &signal::HANDLERS,
     &environment::OWN,
     &process::AT_EXIT,
@@ -90,9 +91,9 @@ fn call(handlers: impl Iterator<Item = Handler>) {
     }
 }
 
-/// The child has only a copy of the calling thread. It does not have the memory that schemes have
-/// mapped, such as all mappings of SCIF: its endpoints work through the driver, once the parent
-/// has closed them.
+/// The child has only a copy of the calling thread. Of the memory that schemes have mapped it has
+/// that of files, which it shares, and no mappings of SCIF: its endpoints work through the driver,
+/// once the parent has closed them.
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
     let handlers = HANDLERS.with(|handlers| handlers.clone());
@@ -105,7 +106,9 @@ extern "C" fn fork() -> c_int {
         return errno::fail(refused);
     }
     skiff_scif_before_fork();
-    let forked = children::kept(|| stream::held(|| held(|| descriptor::held(pthread::fork))));
+    let shared = advice::shared();
+    let fork = || pthread::fork(&shared);
+    let forked = children::kept(|| stream::held(|| held(|| descriptor::held(fork))));
     let in_child = matches!(forked, Ok(0));
     if in_child {
         advice::forked();

@@ -87,6 +87,8 @@ mod keeper;
 #[cfg(target_os = "redox")]
 mod locale;
 #[cfg(target_os = "redox")]
+mod lock_sharing;
+#[cfg(target_os = "redox")]
 mod locking;
 #[cfg(target_os = "redox")]
 mod locks;
@@ -124,6 +126,8 @@ mod pthread;
 mod search;
 #[cfg(target_os = "redox")]
 mod sets;
+#[cfg(target_os = "redox")]
+mod sharing;
 #[cfg(target_os = "redox")]
 mod signal;
 #[cfg(target_os = "redox")]

@@ -151,7 +151,7 @@ pub unsafe fn control(number: c_int, command: usize, request: *mut Request) -> R
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
+pub extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     const AT_ONCE: c_int = 4;
     let locked = descriptor::check(number).and_then(|number| {
         let waits = if operation & AT_ONCE == 0 { WAITS } else { 0 };

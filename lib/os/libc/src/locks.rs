@@ -42,8 +42,10 @@ pub const RECURSIVE: c_int = 3;
 #[repr(C)]
 pub struct MutexAttributes {
     kind: c_int,
-    /// Protocol, ceiling, sharing and robustness in other libraries.
-    reserved: [c_int; 4],
+    /// Whether processes share the mutex: 1, or 0.
+    pub shared: c_int,
+    /// Protocol, ceiling and robustness in other libraries.
+    reserved: [c_int; 3],
 }
 
 impl MutexAttributes {
@@ -51,7 +53,8 @@ impl MutexAttributes {
     pub const fn of(kind: c_int) -> Self {
         Self {
             kind,
-            reserved: [0; 4],
+            shared: 0,
+            reserved: [0; 3],
         }
     }
 }
@@ -217,15 +220,15 @@ pub struct Condition {
 #[repr(C)]
 pub struct ConditionAttributes {
     clock: c_int,
-    /// Sharing in other libraries.
-    reserved: c_int,
+    /// Whether processes share the condition: 1, or 0.
+    pub shared: c_int,
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_condattr_init(place: *mut ConditionAttributes) -> c_int {
     let initial = ConditionAttributes {
         clock: time::CLOCK_REALTIME,
-        reserved: 0,
+        shared: 0,
     };
     // SAFETY: the caller's place.
     unsafe { place.write(initial) };

@@ -195,6 +195,7 @@ unsafe fn map(
     }
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
     let mut mapped = unsafe { fd::mmap(number, offset, length, address, system) };
+    let is_of_file = flags & MAP_ANONYMOUS == 0 && mapped.is_ok();
     let is_copy_enough = flags & MAP_SHARED == 0 || protection & PROT_WRITE == 0;
     if flags & MAP_ANONYMOUS == 0 && is_copy_enough && mapped.as_ref().is_err_and(maps_nothing) {
         // SAFETY: as above.
@@ -205,6 +206,11 @@ unsafe fn map(
         if mapped.is_ok() {
             advice::forget(address, length);
         }
+    }
+    if let Ok(place) = mapped
+        && is_of_file
+    {
+        advice::share(place, length);
     }
     mapped
 }
@@ -250,9 +256,17 @@ unsafe extern "C" fn skiff_mmap(
     }
 }
 
+/// Maps the beginning of a file, which its processes share, for reading and writing.
+pub fn map_shared(number: c_int, length: usize) -> Result<usize> {
+    // SAFETY: without MAP_FIXED nothing is replaced.
+    unsafe { map(0, length, PROT_READ | PROT_WRITE, MAP_SHARED, number, 0) }
+}
+
+/// Unmaps whole pages.
+///
 /// # Safety
 /// Nothing may use the range any more.
-unsafe fn unmap(address: usize, length: usize) -> Result<()> {
+pub unsafe fn unmap(address: usize, length: usize) -> Result<()> {
     let length = rounded(length)?;
     if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Error::new(EINVAL));

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -109,12 +110,12 @@ pub fn handle_of(thread: *const Record) -> Result<usize> {
     }
 }
 
-/// Forks the process.
-pub fn fork() -> Result<Fork> {
+/// Forks the process. The child gets the mappings of schemes in the ranges `shared`, too.
+pub fn fork(shared: &[Range<usize>]) -> Result<Fork> {
     let thread = handle_of(own())?;
     // SAFETY: the child's thread is the copy of this one; the libraries' own tables are held by
     // the caller, and what the C program does there is its own matter.
-    let forked = unsafe { process::fork(thread) }?;
+    let forked = unsafe { process::fork(thread, shared) }?;
     if let Fork::Child(thread) = forked {
         RUNNING.store(1, Ordering::Relaxed);
         // SAFETY: the thread's own record, a copy of the parent's.

@@ -89,6 +89,10 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         | SC_BARRIERS
         | SC_READER_WRITER_LOCKS
         | SC_SPIN_LOCKS
+        | SC_MAPPED_FILES
+        | SC_SEMAPHORES
+        | SC_SHARED_MEMORY_OBJECTS
+        | SC_THREAD_PROCESS_SHARED
         | SC_TIMEOUTS => POSIX,
         SC_THREAD_DESTRUCTOR_ITERATIONS => pthread::DESTRUCTOR_ROUNDS as c_long,
         SC_THREAD_KEYS_MAX => pthread::KEYS as c_long,
@@ -107,16 +111,12 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         | SC_PRIORITY_SCHEDULING
         | SC_TIMERS
         | SC_ASYNCHRONOUS_IO
-        | SC_MAPPED_FILES
         | SC_MEMLOCK
         | SC_MEMLOCK_RANGE
         | SC_MESSAGE_PASSING
-        | SC_SEMAPHORES
-        | SC_SHARED_MEMORY_OBJECTS
         | SC_THREAD_THREADS_MAX
         | SC_THREAD_ATTR_STACKADDR
-        | SC_THREAD_PRIORITY_SCHEDULING
-        | SC_THREAD_PROCESS_SHARED => -1,
+        | SC_THREAD_PRIORITY_SCHEDULING => -1,
         // The kernel does not list processors that it could not start.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),

@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use syscall::error::{EAGAIN, EBUSY, EINTR, EINVAL, ENOSYS, EOVERFLOW, EPERM, ETIMEDOUT, Error};
+use syscall::error::{EAGAIN, EBUSY, EINTR, EINVAL, EOVERFLOW, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
 use crate::{errno, sync, time};
@@ -326,11 +326,11 @@ fn wait_for(semaphore: &Semaphore, end: Option<u64>) -> c_int {
     0
 }
 
-/// Fails with `ENOSYS` for a semaphore that processes share.
+/// A semaphore that processes share is like any other: the kernel knows its word in all of them.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sem_init(semaphore: *mut u64, shared: c_int, count: u32) -> c_int {
-    if shared != 0 || count > LARGEST {
-        return errno::fail(if shared != 0 { ENOSYS } else { EINVAL });
+unsafe extern "C" fn sem_init(semaphore: *mut u64, _shared: c_int, count: u32) -> c_int {
+    if count > LARGEST {
+        return errno::fail(EINVAL);
     }
     // SAFETY: the caller's place.
     unsafe { semaphore.write(count.into()) };

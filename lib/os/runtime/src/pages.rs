@@ -68,3 +68,62 @@ impl DerefMut for Pages {
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.size) }
     }
 }
+
+/// Whole pages that other programs may have mapped, which load and store there at any time. So no
+/// reference leads to them: bytes are copied in and out.
+pub struct SharedPages(Pages);
+
+impl SharedPages {
+    /// Maps `size` bytes, rounded up to whole pages, which contain zeros.
+    ///
+    /// # Errors
+    /// Those of [`Pages::new`].
+    pub fn new(size: usize) -> Result<SharedPages> {
+        Pages::new(size).map(SharedPages)
+    }
+
+    /// Number of bytes.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// Address of the first byte.
+    pub fn address(&self) -> usize {
+        self.0.start.as_ptr() as usize
+    }
+
+    /// The byte at `at`, of `count` that must be within the pages.
+    fn place(&self, at: usize, count: usize) -> *mut u8 {
+        let end = at.checked_add(count);
+        assert!(
+            end.is_some_and(|end| end <= self.size()),
+            "{count} bytes at {at} of {}",
+            self.size()
+        );
+        // SAFETY: within the pages, as was checked.
+        unsafe { self.0.start.as_ptr().add(at) }
+    }
+
+    /// Copies bytes out from `at` on. Panics beyond the end, as a slice does.
+    pub fn read(&self, at: usize, buffer: &mut [u8]) {
+        let from = self.place(at, buffer.len());
+        // SAFETY: mapped, and apart from the buffer. Each byte may be old or new if a program
+        // stores there meanwhile; any byte is valid.
+        unsafe { core::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), buffer.len()) };
+    }
+
+    /// Copies bytes in from `at` on. Panics beyond the end, as a slice does.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        let to = self.place(at, bytes.len());
+        // SAFETY: as in `read`; only this value lets this program store there.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Makes the bytes from `start` to `end` zero. Panics beyond the end, as a slice does.
+    pub fn clear(&mut self, start: usize, end: usize) {
+        let count = end.saturating_sub(start);
+        let to = self.place(start, count);
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::write_bytes(to, 0, count) };
+    }
+}

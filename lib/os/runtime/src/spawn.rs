@@ -144,15 +144,20 @@ pub fn start(thread: usize) -> Result<()> {
 
 /// Maps anonymous pages into the address space behind a handle.
 fn map_remote(space: usize, address: usize, size: usize, flags: MapFlags) -> Result<()> {
-    let flags = flags | MapFlags::MAP_FIXED_NOREPLACE | MapFlags::MAP_PRIVATE;
-    let words = [
-        ADDRSPACE_OP_MMAP,
-        sys::NO_FD,
-        0,
-        address,
-        size,
-        flags.bits(),
-    ];
+    let flags = flags | MapFlags::MAP_PRIVATE;
+    map_file_remote(space, (sys::NO_FD, 0), address, size, flags)
+}
+
+/// Maps pages of a file, from an offset on, into the address space behind a handle.
+pub(crate) fn map_file_remote(
+    space: usize,
+    (file, offset): (usize, usize),
+    address: usize,
+    size: usize,
+    flags: MapFlags,
+) -> Result<()> {
+    let flags = flags | MapFlags::MAP_FIXED_NOREPLACE;
+    let words = [ADDRSPACE_OP_MMAP, file, offset, address, size, flags.bits()];
     match fd::write(space, words.map(usize::to_ne_bytes).as_flattened())? {
         mapped if mapped == address => Ok(()),
         _ => Err(Error::new(EIO)),

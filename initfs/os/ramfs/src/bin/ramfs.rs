@@ -1,5 +1,5 @@
-//! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp` and the
-//! files `/dev/null` and `/dev/zero`.
+//! `ramfs [limit]`: the scheme `file`, a file system in memory with the directories `/tmp`
+//! and `/dev/shm` and the files `/dev/null` and `/dev/zero`.
 //!
 //! `limit` (bytes, or with `K`, `M`, `G`) bounds the memory it uses; the default is half of the
 //! memory that is free at the start.
@@ -20,10 +20,10 @@ use scheme::locks::Locks;
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
+use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV};
 use syscall::flag::{
-    AT_REMOVEDIR, MODE_CHR, MODE_DIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT,
-    O_WRONLY,
+    AT_REMOVEDIR, MODE_CHR, MODE_DIR, MapFlags, MunmapFlags, O_APPEND, O_CREAT, O_DIRECTORY,
+    O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
 };
 
 runtime::main!(main);
@@ -85,7 +85,7 @@ fn default_limit() -> u64 {
 fn run(limit: u64) -> Result<()> {
     let mut fs = FileSystem::new(limit);
     let root = User { uid: 0, gid: 0 };
-    for (path, mode) in [("tmp", 0o1777), ("dev", 0o755)] {
+    for (path, mode) in [("tmp", 0o1777), ("dev", 0o755), ("dev/shm", 0o1777)] {
         let directory = fs.open(ROOT, path, O_CREAT | O_EXCL | O_DIRECTORY | mode, root)?;
         fs.close(directory);
     }
@@ -221,6 +221,39 @@ impl SchemeSync for RamFs {
         let append = fcntl_flags as usize & O_APPEND != 0;
         self.fs
             .write(handle.inode, (!append).then_some(offset), buf)
+    }
+
+    /// Only memory that programs share with the file: a program that wants a copy of its own can
+    /// read the file.
+    fn mmap_prep(
+        &mut self,
+        id: usize,
+        offset: u64,
+        size: usize,
+        flags: MapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let handle = self.handles.get(id)?;
+        if !flags.contains(MapFlags::MAP_SHARED) {
+            return Err(Error::new(ENODEV));
+        }
+        let may_write = handle.flags & O_WRONLY != 0 || !flags.contains(MapFlags::PROT_WRITE);
+        if handle.flags & O_RDONLY == 0 || !may_write {
+            return Err(Error::new(EACCES));
+        }
+        self.fs.map(handle.inode, offset, size)
+    }
+
+    fn munmap(
+        &mut self,
+        id: usize,
+        _offset: u64,
+        size: usize,
+        _flags: MunmapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<()> {
+        self.fs.unmap(self.handles.get(id)?.inode, size);
+        Ok(())
     }
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {

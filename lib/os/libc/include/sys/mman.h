@@ -38,6 +38,8 @@ int mprotect(void *address, size_t length, int protection) __asm__("skiff_mprote
 int madvise(void *address, size_t length, int advice);
 int msync(void *address, size_t length, int flags);
 int mlock(const void *address, size_t length);
+int shm_open(const char *name, int flags, mode_t mode);
+int shm_unlink(const char *name);
 int munlock(const void *address, size_t length);
 __END_DECLS
 #endif

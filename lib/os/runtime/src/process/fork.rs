@@ -1,15 +1,19 @@
 //! Forks this process: makes a child with copies of its memory and descriptors and with one
 //! thread, which continues where the caller of [`fork`] does.
 //!
-//! The child has everything except the other threads, the mappings of schemes, and memory that the
-//! kernel does not copy. Whatever the other threads were doing stays incomplete in the child for
-//! ever, so a lock that one of them held stays locked. `fork` itself holds the runtime's locks
-//! while memory is copied; other libraries have to take care of theirs.
+//! The child has everything except the other threads, mappings of schemes that the caller does not
+//! name, and memory that the kernel does not copy. Whatever the other threads were doing stays
+//! incomplete in the child for ever, so a lock that one of them held stays locked. `fork` itself
+//! holds the runtime's locks while memory is copied; other libraries have to take care of theirs.
 
+use alloc::format;
+use core::ops::Range;
 use core::ptr;
 
 use libredox::Fd;
 use syscall::error::Result;
+use syscall::flag::MapFlags;
+use syscall::{GrantDesc, GrantFlags};
 
 use super::meta;
 use crate::{env, fd, fdtable, heap, spawn, state, thread};
@@ -98,15 +102,17 @@ pub enum Fork {
     Child(usize),
 }
 
-/// Forks the process. `thread` is the descriptor of the calling thread.
+/// Forks the process. `thread` is the descriptor of the calling thread. The child gets the mappings
+/// of schemes in the ranges `shared`, too.
 ///
 /// # Errors
-/// `EAGAIN` for too many processes; `ENOMEM`; `ESRCH` below the process manager; `EMFILE`.
+/// `EAGAIN` for too many processes; `ENOMEM`; `ESRCH` below the process manager; `EMFILE`. Those
+/// of mapping.
 ///
 /// # Safety
-/// The child uses nothing that was mapped by a scheme, and nothing that another thread may have
-/// been changing.
-pub unsafe fn fork(thread: usize) -> Result<Fork> {
+/// The child uses nothing else that was mapped by a scheme, and nothing that another thread may
+/// have been changing.
+pub unsafe fn fork(thread: usize, shared: &[Range<usize>]) -> Result<Fork> {
     let own = fd::check(state::proc_fd())?;
     let process = Fd::new(fd::dup_upper(own, b"fork")?);
     let pid = meta(process.raw())?.pid;
@@ -116,7 +122,10 @@ pub unsafe fn fork(thread: usize) -> Result<Fork> {
             become_child(&record);
             return Ok(Fork::Child(record.thread));
         }
-        let started = record.doubled.and_then(|()| start(&record));
+        let started = record
+            .doubled
+            .and_then(|()| share(&record, shared))
+            .and_then(|()| start(&record));
         close_in_parent(&record);
         let thread = record.thread;
         match started {
@@ -188,6 +197,34 @@ unsafe extern "C" fn double(record: *mut u8, stack: usize) -> usize {
     record.doubled = fd::dup_at(record.former, b"copy", record.filetable)
         .and_then(|()| fd::dup_at(record.space, b"exclusive", record.copy));
     IN_PARENT
+}
+
+/// Maps this process's mappings of schemes in the ranges in the child's memory, too.
+fn share(record: &Record, ranges: &[Range<usize>]) -> Result<()> {
+    if ranges.is_empty() {
+        return Ok(());
+    }
+    let mut grant = GrantDesc::default();
+    while fd::read(record.space, &mut grant)? == size_of::<GrantDesc>() {
+        let (start, end) = (grant.base, grant.base + grant.size);
+        let is_in = |range: &Range<usize>| range.start <= start && end <= range.end;
+        if !grant.flags.contains(GrantFlags::GRANT_SCHEME) || !ranges.iter().any(is_in) {
+            continue;
+        }
+        let name = format!("grant-fd-{start:x}");
+        let file = Fd::new(fd::dup_upper(record.space, name.as_bytes())?);
+        let mut flags = MapFlags::MAP_SHARED;
+        for (from, to) in [
+            (GrantFlags::GRANT_READ, MapFlags::PROT_READ),
+            (GrantFlags::GRANT_WRITE, MapFlags::PROT_WRITE),
+            (GrantFlags::GRANT_EXEC, MapFlags::PROT_EXEC),
+        ] {
+            flags.set(to, grant.flags.contains(from));
+        }
+        let source = (file.raw(), grant.offset as usize);
+        spawn::map_file_remote(record.copy, source, start, grant.size, flags)?;
+    }
+    Ok(())
 }
 
 /// Gives the child its descriptors and memory, and starts it.
