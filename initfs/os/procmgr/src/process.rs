@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use libredox::protocol::ProcMeta;
 
-/// Number of a process; 0 means none.
-pub type Pid = u32;
+pub use crate::signals::Pid;
+use crate::signals::Signals;
 
 /// Real, effective and saved id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +89,8 @@ pub struct Process<C> {
     pub next_thread: usize,
     /// Handles of this process that clients hold.
     pub handles: Vec<usize>,
+    /// Its signals.
+    pub signals: Signals,
 }
 
 impl<C> Process<C> {

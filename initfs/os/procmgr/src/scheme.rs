@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use libredox::protocol::{ProcCall, WaitFlags};
 use procmgr::process::{Pid, State, meta_bytes};
+use procmgr::signals::{ARRIVAL_BYTES, Choice, Runs, arrival_bytes};
 use procmgr::table::{MAX_NAME, Table, Wanted};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
@@ -26,6 +27,8 @@ enum Handle {
     Root,
     Process(Pid),
     Thread(Pid, usize),
+    /// The signals of a process.
+    Signals(Pid),
     /// Text, made when the file was opened.
     Text(Vec<u8>),
     /// The right to read the credentials of any process.
@@ -52,7 +55,7 @@ impl ProcScheme {
 
     fn add(&mut self, handle: Handle) -> OpenResult {
         let process = match handle {
-            Handle::Process(pid) => Some(pid),
+            Handle::Process(pid) | Handle::Signals(pid) => Some(pid),
             _ => None,
         };
         let flags = match handle {
@@ -154,6 +157,23 @@ impl ProcScheme {
         }
     }
 
+    /// Handles a call of the signals of a process: 0 asks for the choice of what they do; 1 chooses
+    /// anew, by the sets of those that are caught and ignored. Returns the former choice as bytes.
+    fn call_signals(&mut self, pid: Pid, metadata: &[u64]) -> Result<[u8; 16]> {
+        let former = match *metadata {
+            [0, ..] => self.table.process(pid)?.signals.choice(),
+            [1, caught, ignored, ..] => {
+                let choice = Choice { caught, ignored };
+                self.table.choose_signals(pid, choice)?
+            }
+            _ => return Err(Error::new(EINVAL)),
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&former.caught.to_ne_bytes());
+        bytes[8..].copy_from_slice(&former.ignored.to_ne_bytes());
+        Ok(bytes)
+    }
+
     fn credentials(&self, target: u64, payload: &mut [u8]) -> Result<usize> {
         let bytes = meta_bytes(&self.table.process(to_pid(target)?)?.meta());
         payload
@@ -165,9 +185,17 @@ impl ProcScheme {
 
     fn dup_process(&mut self, pid: Pid, name: &str) -> Result<OpenResult> {
         match name {
-            "fork" => {
-                let child = self.table.fork(pid)?;
+            "fork" | "fork-signals" => {
+                let runs = match name {
+                    "fork" => Runs::Another,
+                    _ => Runs::SameProgram,
+                };
+                let child = self.table.fork(pid, runs)?;
                 Ok(self.add(Handle::Process(child)))
+            }
+            "signals" => {
+                self.table.process(pid)?;
+                Ok(self.add(Handle::Signals(pid)))
             }
             "new-thread" => {
                 let number = self.table.add_thread(pid, None)?;
@@ -275,6 +303,13 @@ impl SchemeSync for ProcScheme {
                 Ok(read_at(&bytes, buf, 0))
             }
             Handle::Text(text) => Ok(read_at(text, buf, offset)),
+            Handle::Signals(pid) => {
+                if buf.len() < ARRIVAL_BYTES {
+                    return Err(Error::new(EINVAL));
+                }
+                let arrival = self.table.fetch_signal(*pid)?;
+                Ok(arrival.map_or(0, |arrival| read_at(&arrival_bytes(&arrival), buf, 0)))
+            }
             _ => Err(Error::new(EBADF)),
         }
     }
@@ -293,6 +328,10 @@ impl SchemeSync for ProcScheme {
                 }
                 _ => Err(Error::new(EINVAL)),
             };
+        }
+        if let Ok(Handle::Signals(pid)) = self.handles.get(id) {
+            let former = self.call_signals(*pid, metadata)?;
+            return Ok(read_at(&former, payload, 0));
         }
         let pid = self.process_of(id)?;
         self.call_process(pid, payload, metadata)
@@ -327,6 +366,7 @@ impl SchemeSync for ProcScheme {
             Handle::Root => String::from("/scheme/proc"),
             Handle::Process(pid) => format!("/scheme/proc/{pid}"),
             Handle::Thread(pid, number) => format!("/scheme/proc/{pid}/thread-{number}"),
+            Handle::Signals(pid) => format!("/scheme/proc/{pid}/signals"),
             Handle::Text(_) => String::from("/scheme/proc/ps"),
             Handle::Credentials => String::from("/scheme/proc/proc-creds-capability"),
         };
@@ -334,7 +374,7 @@ impl SchemeSync for ProcScheme {
     }
 
     fn on_close(&mut self, id: usize) {
-        if let Some(Handle::Process(pid)) = self.handles.remove(id) {
+        if let Some(Handle::Process(pid) | Handle::Signals(pid)) = self.handles.remove(id) {
             self.table.closed(pid, id);
         }
     }

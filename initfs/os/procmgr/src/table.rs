@@ -5,10 +5,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use libredox::protocol::{ProcKillTarget, SIGCHLD, SIGCONT};
+use libredox::protocol::{ProcKillTarget, SIGCHLD};
 use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, Error, Result};
 
 use crate::process::{Attributes, Ids, Pid, Process, State};
+use crate::signals::{self, Arrival, Choice, Effect, Runs, Sender, Signals};
 
 /// Process 1, the ancestor of all, which inherits orphans.
 pub const INIT: Pid = 1;
@@ -144,13 +145,14 @@ impl<C: Contexts> Table<C> {
             threads: BTreeMap::new(),
             next_thread: 0,
             handles: Vec::new(),
+            signals: Signals::default(),
         };
         self.processes.insert(pid, process);
         Ok(pid)
     }
 
     /// Makes a child of `parent` with one stopped thread.
-    pub fn fork(&mut self, parent: Pid) -> Result<Pid> {
+    pub fn fork(&mut self, parent: Pid, runs: Runs) -> Result<Pid> {
         self.check_alive(parent)?;
         if self.processes.len() >= MAX_PROCESSES {
             return Err(Error::new(EAGAIN));
@@ -169,6 +171,7 @@ impl<C: Contexts> Table<C> {
             threads: BTreeMap::new(),
             next_thread: 0,
             handles: Vec::new(),
+            signals: parent.signals.of_child(runs),
         };
         self.processes.insert(pid, child);
         self.add_thread(pid, None).inspect_err(|_| {
@@ -301,6 +304,11 @@ impl<C: Contexts> Table<C> {
         };
         process.state = State::Dead(status);
         let parent = process.parent;
+        let from = Sender {
+            pid,
+            uid: process.users.real,
+            status: Some(status),
+        };
         if pid == INIT {
             self.init_status = Some(status);
         }
@@ -313,8 +321,10 @@ impl<C: Contexts> Table<C> {
             }
         }
         // No process will fetch the status of one whose parent is gone.
-        if self.processes.contains_key(&parent) {
+        if let Some(process) = self.processes.get(&parent) {
+            let effect = process.signals.effect(SIGCHLD).unwrap_or(Effect::Nothing);
             self.changed.insert(parent);
+            self.signal(parent, SIGCHLD, effect, from);
         } else {
             self.processes.remove(&pid);
         }
@@ -351,21 +361,31 @@ impl<C: Contexts> Table<C> {
     }
 
     /// Sends a signal to one or several processes. ESRCH: there is none. EPERM: `sender` may not
-    /// send to any of them.
+    /// send to any of them. EINVAL: there is no such signal, or it would stop a process.
     pub fn kill(&mut self, sender: Pid, target: usize, signal: u64) -> Result<()> {
         let signal = usize::try_from(signal).map_err(|_| Error::new(EINVAL))?;
-        let effect = effect_of(signal).ok_or(Error::new(EINVAL))?;
+        if signal > signals::HIGHEST {
+            return Err(Error::new(EINVAL));
+        }
         let caller = self.process(sender)?;
         let (users, group) = (caller.users, caller.group);
+        let from = Sender {
+            pid: sender,
+            uid: users.real,
+            status: None,
+        };
         let targets: Vec<Pid> = match ProcKillTarget::from_raw(target) {
             ProcKillTarget::SingleProc(pid) => Pid::try_from(pid)
                 .ok()
                 .filter(|pid| self.processes.contains_key(pid))
                 .into_iter()
                 .collect(),
-            ProcKillTarget::ThisGroup => self.pids(|process| process.group == group),
+            // Init stays when its group is ended.
+            ProcKillTarget::ThisGroup => {
+                self.pids(|process| process.group == group && process.pid != INIT)
+            }
             ProcKillTarget::ProcGroup(group) => {
-                self.pids(|process| process.group as usize == group)
+                self.pids(|process| process.group as usize == group && process.pid != INIT)
             }
             // All processes but init and the sender.
             ProcKillTarget::All => {
@@ -383,15 +403,44 @@ impl<C: Contexts> Table<C> {
             if !may_signal(users, target.users) {
                 continue;
             }
+            let effect = target.signals.effect(signal).ok_or(Error::new(EINVAL))?;
             permitted = true;
-            match effect {
-                Effect::Nothing => {}
-                Effect::Kill => self.end(pid, signal),
-            }
+            self.signal(pid, signal, effect, from);
         }
         match permitted {
             true => Ok(()),
             false => Err(Error::new(EPERM)),
+        }
+    }
+
+    fn signal(&mut self, pid: Pid, number: usize, effect: Effect, from: Sender) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Kill => self.end(pid, number),
+            Effect::Wait => {
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    process.signals.arrive(number, from);
+                    self.changed.insert(pid);
+                }
+            }
+        }
+    }
+
+    /// Chooses what signals do to a process. Returns the former choice.
+    pub fn choose_signals(&mut self, pid: Pid, choice: Choice) -> Result<Choice> {
+        let former = self.process_mut(pid)?.signals.choose(choice);
+        // A fetch must learn that nothing is caught any more.
+        self.changed.insert(pid);
+        Ok(former)
+    }
+
+    /// Fetches a signal that waits for a process. `Ok(None)`: it catches none. EWOULDBLOCK: none
+    /// waits yet.
+    pub fn fetch_signal(&mut self, pid: Pid) -> Result<Option<Arrival>> {
+        let signals = &mut self.process_mut(pid)?.signals;
+        match signals.fetch() {
+            None if signals.choice().caught != 0 => Err(Error::new(EWOULDBLOCK)),
+            arrival => Ok(arrival),
         }
     }
 
@@ -510,26 +559,4 @@ fn may_signal(sender: Ids, target: Ids) -> bool {
         || [sender.real, sender.effective]
             .iter()
             .any(|id| [target.real, target.saved].contains(id))
-}
-
-/// The effect of a signal on a process; no program handles signals.
-#[derive(Clone, Copy)]
-enum Effect {
-    Nothing,
-    Kill,
-}
-
-/// The effect of a signal. `None` if there is no such signal, or if it would stop the process,
-/// which is not supported.
-fn effect_of(signal: usize) -> Option<Effect> {
-    const SIGSTOP: usize = 19;
-    const SIGTTOU: usize = 22;
-    const SIGURG: usize = 23;
-    const SIGWINCH: usize = 28;
-    match signal {
-        0 | SIGCHLD | SIGCONT | SIGURG | SIGWINCH => Some(Effect::Nothing),
-        SIGSTOP..=SIGTTOU => None,
-        1..=64 => Some(Effect::Kill),
-        _ => None,
-    }
 }

@@ -8,6 +8,7 @@ use core::cell::RefCell;
 use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, Error, Result};
 
 use crate::process::{Attributes, Pid, State};
+use crate::signals::{Choice, Runs};
 use crate::table::{Contexts, End, INIT, MAX_PROCESSES, Table, Wanted};
 
 #[derive(Clone, Debug, Default)]
@@ -99,7 +100,7 @@ fn table() -> (Table<Fake>, Records) {
 }
 
 fn child(table: &mut Table<Fake>, parent: Pid) -> Pid {
-    let pid = table.fork(parent).unwrap();
+    let pid = table.fork(parent, Runs::Another).unwrap();
     table.opened(pid, 1000 + pid as usize);
     table.started(pid);
     pid
@@ -171,7 +172,7 @@ fn an_exception_ends_all_threads() {
     report(&mut table, &records, 2, End::Exception(11));
     assert!(records.borrow()[1].killed);
     assert_eq!(errno(table.add_thread(pid, None)), ESRCH);
-    assert_eq!(errno(table.fork(pid)), ESRCH);
+    assert_eq!(errno(table.fork(pid, Runs::Another)), ESRCH);
     report(&mut table, &records, 1, End::Ended);
     assert_eq!(
         table.wait(INIT, Wanted::Any, false).unwrap(),
@@ -216,7 +217,7 @@ fn orphans_go_to_init() {
 #[test]
 fn a_process_that_nobody_can_start_goes_away() {
     let (mut table, records) = table();
-    let pid = table.fork(INIT).unwrap();
+    let pid = table.fork(INIT, Runs::Another).unwrap();
     table.opened(pid, 5);
     table.opened(pid, 6);
     table.closed(pid, 5);
@@ -232,16 +233,118 @@ fn a_process_that_nobody_can_start_goes_away() {
 fn failure_to_make_a_context_leaves_nothing() {
     let (mut table, _) = table();
     *table.contexts().fail.borrow_mut() = true;
-    assert_eq!(errno(table.fork(INIT)), EAGAIN);
+    assert_eq!(errno(table.fork(INIT, Runs::Another)), EAGAIN);
     assert_eq!(errno(table.wait(INIT, Wanted::Any, true)), ECHILD);
 }
 
 #[test]
 fn the_table_is_bounded() {
     let (mut table, _) = table();
-    while table.fork(INIT).is_ok() {}
-    assert_eq!(errno(table.fork(INIT)), EAGAIN);
+    while table.fork(INIT, Runs::Another).is_ok() {}
+    assert_eq!(errno(table.fork(INIT, Runs::Another)), EAGAIN);
     assert!(table.listing().lines().count() <= MAX_PROCESSES + 1);
+}
+
+/// The sets of signals to catch and to ignore, by their numbers.
+fn choice(caught: &[usize], ignored: &[usize]) -> Choice {
+    let set = |numbers: &[usize]| {
+        numbers
+            .iter()
+            .fold(0, |set, number| set | 1 << (number - 1))
+    };
+    Choice {
+        caught: set(caught),
+        ignored: set(ignored),
+    }
+}
+
+#[test]
+fn a_caught_signal_waits_for_its_process_and_an_ignored_one_is_lost() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    let sender = child(&mut table, INIT);
+    table.set_ids(sender, [0; 3], [0; 3]).unwrap();
+    let before = table.choose_signals(pid, choice(&[10, 15, 20, 9, 19], &[1, 9]));
+    assert_eq!(before, Ok(Choice::default()));
+    let chosen = table.process(pid).unwrap().signals.choice();
+    assert_eq!(
+        chosen,
+        choice(&[10, 15, 20], &[1]),
+        "9 and 19 stay as they are"
+    );
+    assert_eq!(errno(table.fetch_signal(pid)), EWOULDBLOCK);
+    for number in [15, 10, 1, 0, 15, 20] {
+        table.kill(sender, pid as usize, number).unwrap();
+    }
+    assert_eq!(errno(table.kill(sender, pid as usize, 19)), EINVAL);
+    assert_eq!(errno(table.kill(sender, pid as usize, 21)), EINVAL);
+    table.kill(pid, pid as usize, 10).unwrap();
+    let mut fetched = || {
+        let arrival = table.fetch_signal(pid)?;
+        Ok(arrival.map(|arrival| (arrival.number, arrival.from.pid)))
+    };
+    assert_eq!(
+        fetched(),
+        Ok(Some((10, sender))),
+        "the first of each number"
+    );
+    assert_eq!(fetched(), Ok(Some((15, sender))));
+    assert_eq!(fetched(), Ok(Some((20, sender))));
+    assert_eq!(fetched(), Err(Error::new(EWOULDBLOCK)));
+    assert!(!records.borrow()[1].killed);
+    // Without anything to catch there is an end.
+    table.choose_signals(pid, choice(&[], &[1])).unwrap();
+    assert_eq!(table.fetch_signal(pid), Ok(None));
+    // What is no longer caught ends it, and so does what cannot be caught.
+    table.choose_signals(pid, choice(&[15], &[])).unwrap();
+    table.kill(sender, pid as usize, 10).unwrap();
+    assert_eq!(table.process(pid).unwrap().state, State::Ending(10));
+}
+
+#[test]
+fn a_caught_signal_wakes_who_fetches_signals() {
+    let (mut table, _) = table();
+    let pid = child(&mut table, INIT);
+    table.opened(pid, 77);
+    table.choose_signals(pid, choice(&[2], &[3])).unwrap();
+    table.take_changed();
+    table.kill(INIT, pid as usize, 3).unwrap();
+    assert!(table.take_changed().is_empty());
+    table.kill(INIT, pid as usize, 2).unwrap();
+    assert!(table.take_changed().contains(&77));
+}
+
+#[test]
+fn a_parent_that_catches_sigchld_is_told_of_the_end_of_each_child() {
+    let (mut table, records) = table();
+    let parent = child(&mut table, INIT);
+    table
+        .choose_signals(parent, choice(&[17, 12], &[13]))
+        .unwrap();
+    let first = child(&mut table, parent);
+    let chosen = |table: &Table<Fake>, pid| table.process(pid).unwrap().signals.choice();
+    assert_eq!(chosen(&table, first), choice(&[], &[13]), "another program");
+    let same = table.fork(parent, Runs::SameProgram).unwrap();
+    assert_eq!(chosen(&table, same), choice(&[17, 12], &[13]));
+    table.kill(INIT, parent as usize, 12).unwrap();
+    let second = table.fork(parent, Runs::SameProgram).unwrap();
+    assert_eq!(
+        errno(table.fetch_signal(second)),
+        EWOULDBLOCK,
+        "but not with the signals"
+    );
+    table.kill(INIT, first as usize, 9).unwrap();
+    assert_eq!(table.fetch_signal(parent).unwrap().unwrap().number, 12);
+    assert_eq!(
+        errno(table.fetch_signal(parent)),
+        EWOULDBLOCK,
+        "it has not ended yet"
+    );
+    report(&mut table, &records, 2, End::Ended);
+    let arrival = table.fetch_signal(parent).unwrap().unwrap();
+    assert_eq!((arrival.number, arrival.from.pid), (17, first));
+    assert_eq!(arrival.from.status, Some(9));
+    assert_eq!(table.wait(parent, Wanted::Any, true), Ok(Some((first, 9))));
 }
 
 #[test]

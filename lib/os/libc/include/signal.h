@@ -1,8 +1,9 @@
-/* Signals. None is delivered to a program: one from outside ends it. Handlers are called by raise,
- * abort, and kill and pthread_kill to oneself, and of SIGALRM by a thread of the library. */
+/* Signals. Handlers of those from other processes, of SIGALRM and of SIGCHLD run in a thread of the
+ * library; those of raise, abort and kill to oneself in the calling thread. */
 #ifndef _SIGNAL_H
 #define _SIGNAL_H
 #include <sys/types.h>
+#include <time.h>
 
 #define SIGHUP 1
 #define SIGINT 2
@@ -48,6 +49,7 @@ typedef struct {
         struct {
             pid_t si_pid;
             unsigned int si_uid;
+            int si_status;
         };
         int __reserved[28];
     };
@@ -56,6 +58,9 @@ typedef struct {
 /* Values of `si_code`: a program's own call, an alarm. */
 #define SI_USER 0
 #define SI_KERNEL 128
+/* Those of SIGCHLD. */
+#define CLD_EXITED 1
+#define CLD_KILLED 2
 
 #define SIG_DFL ((sighandler_t)0)
 #define SIG_IGN ((sighandler_t)1)
@@ -99,6 +104,12 @@ int raise(int number);
 /* To the own thread; another one's is refused (ENOSYS) but for number 0, which asks if it is there. */
 int pthread_kill(pthread_t thread, int number);
 int kill(pid_t process, int number);
+int killpg(pid_t group, int number);
+int sigsuspend(const sigset_t *mask);
+int sigpending(sigset_t *set);
+int sigwait(const sigset_t *set, int *number);
+int sigwaitinfo(const sigset_t *set, siginfo_t *information);
+int sigtimedwait(const sigset_t *set, siginfo_t *information, const struct timespec *limit);
 int sigemptyset(sigset_t *set);
 int sigfillset(sigset_t *set);
 int sigaddset(sigset_t *set, int number);

@@ -1,6 +1,6 @@
 //! `alarm` and `setitimer`: SIGALRM after a time. A thread of this library waits for that time,
 //! and runs the program's handler or ends the program. POSIX allows it to, as any thread of the
-//! process may get the signal. But the signal does not interrupt the waits of other threads.
+//! process may get the signal.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::{null, null_mut};
@@ -9,8 +9,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use runtime::time::Instant;
 use syscall::error::{EAGAIN, EINVAL};
 
+use crate::handlers::Origin;
 use crate::sync::{self, Shared};
-use crate::{errno, pthread, signal};
+use crate::{arrivals, errno, masks, pthread};
 
 const SIGALRM: c_int = 14;
 /// `ITIMER_REAL`, the only timer here.
@@ -69,12 +70,13 @@ pub fn forked() {
 
 /// The thread of the timer.
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
-    pthread::leave_count();
+    pthread::leave_count(true);
+    masks::set(0);
     loop {
         let changes = CHANGES.load(Ordering::Acquire);
         let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
         if has_ended {
-            signal::arises(SIGALRM);
+            arrivals::arrives(SIGALRM, Origin::SYSTEM);
         } else {
             // Whatever ends the wait, the loop looks at the timer again.
             let _ = sync::wait(&CHANGES, changes, end);

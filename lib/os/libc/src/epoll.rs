@@ -15,7 +15,6 @@ use runtime::{Error, Result};
 use syscall::error::{EBADF, EFAULT, EINVAL};
 
 use crate::bell::Bell;
-use crate::files::Timespec;
 use crate::own::{self, Kind};
 use crate::sets::{self, EDGE, EVENTS, SETS, Sets, stamp};
 use crate::watch::{self, Entry, IN, IN_NORMAL, NVAL};
@@ -29,7 +28,7 @@ const MOST: usize = 65_536;
 /// C's `struct epoll_event`, with relibc's layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Event {
+pub struct Event {
     events: u32,
     data: u64,
     padding: u64,
@@ -263,7 +262,7 @@ fn collect(
 ///
 /// # Safety
 /// There are `count` places.
-unsafe fn wait(
+pub unsafe fn wait(
     number: c_int,
     places: *mut Event,
     count: c_int,
@@ -350,38 +349,6 @@ unsafe extern "C" fn epoll_wait(
     milliseconds: c_int,
 ) -> c_int {
     let limit = watch::limit_of(milliseconds);
-    // SAFETY: the same contract.
-    errno::small(unsafe { wait(set, places.cast(), count, limit) })
-}
-
-/// The mask has no effect: there are no signals that it could block.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait(
-    set: c_int,
-    places: *mut c_void,
-    count: c_int,
-    milliseconds: c_int,
-    _mask: *const u64,
-) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { epoll_wait(set, places, count, milliseconds) }
-}
-
-/// As `epoll_pwait`, with a limit in nanoseconds; its mask has no effect either.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait2(
-    set: c_int,
-    places: *mut c_void,
-    count: c_int,
-    limit: *const Timespec,
-    _mask: *const u64,
-) -> c_int {
-    // SAFETY: null, or the caller's structure.
-    let limit = match unsafe { limit.as_ref() }.map(Timespec::duration) {
-        Some(None) => return errno::fail(EINVAL),
-        Some(limit) => limit,
-        None => None,
-    };
     // SAFETY: the same contract.
     errno::small(unsafe { wait(set, places.cast(), count, limit) })
 }

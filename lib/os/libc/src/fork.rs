@@ -8,22 +8,27 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    advice, alarm, children, descriptor, environment, errno, locale, messages, own, plusplus,
-    popen, process, pthread, random, search, sets, sharing, signal, stream, strings, terminal,
-    time, transfers, usage, users, wide,
+    advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers, locale,
+    masks, messages, own, plusplus, popen, process, pthread, random, search, sets, sharing, stream,
+    strings, terminal, time, transfers, usage, users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 30] = [
+const LOCKS: [&dyn Lock; 35] = [
     &HANDLERS,
     &alarm::TIMER,
-    // These two in the order in which they are taken elsewhere.
+    // Pairs in the order in which they are taken elsewhere.
     &sets::SETS,
     &own::KINDS,
     &sharing::OPEN,
-    &messages::LOG,
     &advice::PAGES,
-    &signal::HANDLERS,
+    &arrivals::TOLD,
+    &masks::MASKS,
+    &caught::BELL,
+    &messages::LOG,
+    &handlers::HANDLERS,
+    &arrivals::HELD,
+    &arrivals::AWAITED,
     &environment::OWN,
     &process::AT_EXIT,
     &process::AT_QUICK_EXIT,
@@ -116,6 +121,7 @@ extern "C" fn fork() -> c_int {
         sets::forked();
         stream::forked();
         alarm::forked();
+        arrivals::forked();
     }
     skiff_scif_after_fork(in_child);
     skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));

@@ -35,6 +35,8 @@ mod affinity;
 #[cfg(target_os = "redox")]
 mod alarm;
 #[cfg(target_os = "redox")]
+mod arrivals;
+#[cfg(target_os = "redox")]
 mod at;
 #[cfg(target_os = "redox")]
 mod attributes;
@@ -42,6 +44,8 @@ mod attributes;
 mod bell;
 #[cfg(target_os = "redox")]
 mod builtins;
+#[cfg(target_os = "redox")]
+mod caught;
 #[cfg(target_os = "redox")]
 mod children;
 #[cfg(target_os = "redox")]
@@ -81,6 +85,8 @@ mod glob;
 #[cfg(target_os = "redox")]
 mod groups;
 #[cfg(target_os = "redox")]
+mod handlers;
+#[cfg(target_os = "redox")]
 mod jump;
 #[cfg(target_os = "redox")]
 mod keeper;
@@ -96,6 +102,8 @@ mod locks;
 mod machine;
 #[cfg(target_os = "redox")]
 mod malloc;
+#[cfg(target_os = "redox")]
+mod masks;
 #[cfg(target_os = "redox")]
 mod math;
 #[cfg(target_os = "redox")]

@@ -1,7 +1,7 @@
 //! `poll` and `select`, for descriptors of any kind.
 
 use alloc::vec::Vec;
-use core::ffi::{c_int, c_short, c_ulong};
+use core::ffi::{c_int, c_short, c_ulong, c_void};
 use core::time::Duration;
 
 use runtime::{Error, Result};
@@ -10,7 +10,7 @@ use syscall::error::{EBADF, EINVAL};
 use crate::files::Timespec;
 use crate::time::Timeval;
 use crate::watch::{self, ERR, Entry, HUP, IN, NVAL, OUT, limit_of};
-use crate::{epoll, errno, own};
+use crate::{arrivals, epoll, errno, own};
 
 /// Waits until an entry is ready, at most for `limit`; returns how many are.
 fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
@@ -45,22 +45,80 @@ unsafe extern "C" fn poll(entries: *mut Entry, count: c_ulong, milliseconds: c_i
     errno::small(entries.and_then(|entries| wait(entries, limit_of(milliseconds))))
 }
 
-/// The mask has no effect: there are no signals that it could block.
+/// Runs a wait while the calling thread blocks the signals of a mask and no others, unless the mask
+/// is null.
+///
+/// # Safety
+/// The mask is null or the caller's.
+unsafe fn blocking<T>(mask: *const u64, wait: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's promise.
+    match unsafe { mask.as_ref() } {
+        Some(mask) => arrivals::blocking(*mask, wait),
+        None => wait(),
+    }
+}
+
+/// The limit of a wait: `None` if there is none.
+///
+/// # Errors
+/// `EINVAL`: it is no time.
+///
+/// # Safety
+/// The limit is null or the caller's.
+unsafe fn limit_at(limit: *const Timespec) -> Result<Option<Duration>> {
+    // SAFETY: the caller's promise.
+    match unsafe { limit.as_ref() }.map(Timespec::duration) {
+        Some(None) => Err(Error::new(EINVAL)),
+        Some(limit) => Ok(limit),
+        None => Ok(None),
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ppoll(
     entries: *mut Entry,
     count: c_ulong,
     limit: *const Timespec,
-    _mask: *const u64,
+    mask: *const u64,
 ) -> c_int {
-    // SAFETY: the caller's entries; the limit is null or the caller's structure.
-    let (entries, limit) = unsafe { (entries_of(entries, count), limit.as_ref()) };
-    let limit = match limit.map(Timespec::duration) {
-        Some(None) => return errno::fail(EINVAL),
-        Some(limit) => limit,
-        None => None,
+    // SAFETY: the caller's entries; the limit and the mask are null or the caller's.
+    let ready = unsafe {
+        limit_at(limit).and_then(|limit| {
+            let entries = entries_of(entries, count)?;
+            blocking(mask, || wait(entries, limit))
+        })
     };
-    errno::small(entries.and_then(|entries| wait(entries, limit)))
+    errno::small(ready)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait(
+    set: c_int,
+    places: *mut c_void,
+    count: c_int,
+    milliseconds: c_int,
+    mask: *const u64,
+) -> c_int {
+    let limit = limit_of(milliseconds);
+    // SAFETY: the same contract.
+    errno::small(unsafe { blocking(mask, || epoll::wait(set, places.cast(), count, limit)) })
+}
+
+/// As `epoll_pwait`, with a limit in nanoseconds.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait2(
+    set: c_int,
+    places: *mut c_void,
+    count: c_int,
+    limit: *const Timespec,
+    mask: *const u64,
+) -> c_int {
+    // SAFETY: the same contract.
+    let ready = unsafe {
+        limit_at(limit)
+            .and_then(|limit| blocking(mask, || epoll::wait(set, places.cast(), count, limit)))
+    };
+    errno::small(ready)
 }
 
 /// C's `fd_set`.
@@ -93,7 +151,6 @@ unsafe extern "C" fn select(
     unsafe { select_within(count, readable, writable, exceptional, limit) }
 }
 
-/// As `select`. No signal is delivered during the wait, so the mask has no effect.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pselect(
     count: c_int,
@@ -101,12 +158,16 @@ unsafe extern "C" fn pselect(
     writable: *mut Set,
     exceptional: *mut Set,
     limit: *const Timespec,
-    _mask: *const u64,
+    mask: *const u64,
 ) -> c_int {
     // SAFETY: null or the caller's structure.
     let limit = unsafe { limit.as_ref() }.map(Timespec::duration);
     // SAFETY: the same contract.
-    unsafe { select_within(count, readable, writable, exceptional, limit) }
+    unsafe {
+        blocking(mask, || {
+            select_within(count, readable, writable, exceptional, limit)
+        })
+    }
 }
 
 /// `select` with a limit: `None` is no limit, `Some(None)` an invalid one.

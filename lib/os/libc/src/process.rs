@@ -87,6 +87,7 @@ extern "C" fn _Exit(status: c_int) -> ! {
 
 /// Ends the process as a signal would.
 pub fn end_by_signal(number: c_int) -> ! {
+    runtime::signals::give_up();
     let _ = system::kill(system::id(), number as u32);
     // Programs that run without the process manager cannot kill.
     system::exit(128 + number)

@@ -15,7 +15,7 @@ use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
 use crate::sync::{self, Shared};
 use crate::tls::{self, Block, Destructor};
-use crate::{affinity, jump};
+use crate::{affinity, jump, masks};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -176,6 +176,11 @@ pub fn own() -> *const Record {
     unsafe { (*tls::control()).record.cast() }
 }
 
+/// How many threads of the program run.
+pub fn running() -> usize {
+    RUNNING.load(Ordering::Acquire) as usize
+}
+
 /// Takes an ended thread out of the count.
 fn ended() {
     RUNNING.fetch_sub(1, Ordering::AcqRel);
@@ -183,9 +188,13 @@ fn ended() {
 }
 
 /// Takes a thread of the library itself out of the count, so that the process does not wait for it
-/// once all others have called `pthread_exit`.
-pub fn leave_count() {
-    ended();
+/// once all others have called `pthread_exit`, or counts it again, before it ends.
+pub fn leave_count(leaves: bool) {
+    if leaves {
+        ended();
+    } else {
+        RUNNING.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 /// `pthread_attr_t`: what a program can choose for a new thread.
@@ -331,13 +340,13 @@ pub unsafe extern "C" fn pthread_create(
         ),
         None => (DEFAULT_STACK, false, None),
     };
-    // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
     let record = Record::new(NO_FD);
     let argument = Value(argument);
     introduce(&block, next_id(), Arc::clone(&record));
+    masks::inherit(&block);
     // The lock keeps other threads from joining the new one until the handle is in the record.
     let started = record.handle.with(|handle| {
         RUNNING.fetch_add(1, Ordering::AcqRel);
@@ -375,6 +384,7 @@ pub unsafe extern "C" fn pthread_create(
         }
         Err(_) => {
             ended();
+            masks::end(&block);
             // SAFETY: the thread does not run; the record in the block was made above.
             unsafe {
                 drop(Arc::from_raw(record_in(&block)));
@@ -408,6 +418,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
         jump::enter(call, (&raw mut state).cast(), place)
     };
     run_destructors();
+    masks::end(&block);
     // The runtime is about to close the thread's descriptor.
     // SAFETY: the thread's own record, which is dropped below.
     unsafe { &*own() }.handle.with(|_| {

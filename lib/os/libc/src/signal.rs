@@ -1,74 +1,49 @@
-//! `signal.h`. The system delivers no signal to a program: one that is sent from outside ends it,
-//! whatever handler it has set. Handlers are kept, and called by `raise`, `abort`, and `kill` and
-//! `pthread_kill` to oneself.
+//! `signal.h`. Handlers run in a thread of this library for signals from other processes
+//! ([`arrivals`]), and in the calling thread for `raise`, `abort` and `kill` of oneself.
 
-use core::ffi::{c_char, c_int, c_uint};
-use core::ptr::null;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ffi::{c_char, c_int};
 
-use runtime::Error;
 use runtime::process as system;
-use syscall::error::{EINTR, EINVAL, ENOMEM, ENOSYS};
+use runtime::{Error, Result};
+use syscall::error::{EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS};
 
+use crate::files::Timespec;
+use crate::handlers::{self, Disposition, Information, Origin};
 use crate::process::{self, ABORT};
-use crate::sync::{self, Shared};
 use crate::tls::{self, Alternate};
-use crate::{errno, pthread, strings};
+use crate::{arrivals, caught, errno, masks, pthread, strings};
 
-const COUNT: usize = 65;
-/// SIGKILL and SIGSTOP cannot be handled.
-const FIXED: [c_int; 2] = [9, 19];
-/// SIGCHLD, SIGCONT, SIGURG, SIGWINCH do nothing by default.
-const HARMLESS: [c_int; 4] = [17, 18, 23, 28];
-
-const DEFAULT: usize = 0;
-const IGNORE: usize = 1;
 const ERROR: usize = usize::MAX;
+/// `SA_RESTART`, which has no effect: a handler interrupts sleeps and `poll` and its kin, as POSIX
+/// says for all handlers, and no other calls.
+const RESTARTS: c_int = 0x0800_0000;
 
-pub static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
-
-fn exchange(number: c_int, handler: Option<usize>) -> Option<usize> {
-    let index = usize::try_from(number)
-        .ok()
-        .filter(|index| (1..COUNT).contains(index))?;
-    if handler.is_some() && FIXED.contains(&number) {
-        return None;
+/// Changes what the program does with a signal. Returns what it did before.
+fn choose(number: c_int, new: Option<Disposition>) -> Result<Disposition> {
+    let before = handlers::exchange(number, new).ok_or(Error::new(EINVAL))?;
+    if let Some(new) = new {
+        arrivals::choose(number, &new);
     }
-    Some(HANDLERS.with(|handlers| {
-        let old = handlers[index];
-        if let Some(handler) = handler {
-            handlers[index] = handler;
-        }
-        old
-    }))
+    Ok(before)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn signal(number: c_int, handler: usize) -> usize {
-    exchange(number, Some(handler)).unwrap_or_else(|| {
-        errno::set(EINVAL);
-        ERROR
-    })
+    let new = Disposition {
+        handler,
+        flags: RESTARTS,
+        mask: 0,
+    };
+    match choose(number, Some(new)) {
+        Ok(before) => before.handler,
+        Err(error) => {
+            errno::set(error.errno);
+            ERROR
+        }
+    }
 }
 
-/// C's `siginfo_t`.
-#[repr(C, align(8))]
-struct Information {
-    number: c_int,
-    error: c_int,
-    code: c_int,
-    padding: c_int,
-    process: c_int,
-    user: c_uint,
-    rest: [c_int; 26],
-}
-
-/// `SI_USER`: a program has sent the signal.
-const BY_PROGRAM: c_int = 0;
-/// `SI_KERNEL`: the system has sent the signal.
-const BY_SYSTEM: c_int = 128;
-
-/// C's `struct sigaction`, of which only the handler has an effect.
+/// C's `struct sigaction`.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -80,91 +55,67 @@ struct Action {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: null or the caller's structure.
-    let handler = unsafe { new.as_ref() }.map(|action| action.handler);
-    let Some(before) = exchange(number, handler) else {
-        return errno::fail(EINVAL);
-    };
-    if !old.is_null() {
-        let action = Action {
-            handler: before,
-            flags: 0,
-            restorer: 0,
-            mask: 0,
-        };
-        // SAFETY: the caller's place for the structure.
-        unsafe { old.write(action) };
+    let new = unsafe { new.as_ref() }.map(|action| Disposition {
+        handler: action.handler,
+        flags: action.flags,
+        mask: action.mask,
+    });
+    match choose(number, new) {
+        Ok(before) if !old.is_null() => {
+            let action = Action {
+                handler: before.handler,
+                flags: before.flags,
+                restorer: 0,
+                mask: before.mask,
+            };
+            // SAFETY: the caller's place for the structure.
+            unsafe { old.write(action) };
+            0
+        }
+        Ok(_) => 0,
+        Err(error) => errno::fail(error.errno),
     }
-    0
 }
 
-/// Calls the program's handler. False if there is none and the signal is one that has an effect.
-fn deliver(number: c_int, code: c_int) -> bool {
-    match exchange(number, None) {
-        Some(IGNORE) => true,
-        None | Some(DEFAULT) => HARMLESS.contains(&number),
-        Some(handler) => {
-            // SAFETY: the program gave it as a function that takes the signal's number. One that
-            // expects more (SA_SIGINFO) finds who has sent it, which is this process, and no
-            // context.
-            let handler: extern "C" fn(c_int, *mut Information, *const u8) =
-                unsafe { core::mem::transmute(handler) };
-            let mut information = Information {
-                number,
-                error: 0,
-                code,
-                padding: 0,
-                process: 0,
-                user: 0,
-                rest: [0; 26],
-            };
-            if code == BY_PROGRAM {
-                information.process = process::getpid();
-                information.user = process::getuid();
-            }
-            handler(number, &raw mut information, null());
-            CAUGHT.fetch_add(1, Ordering::Release);
-            sync::wake(&CAUGHT, usize::MAX >> 1);
-            true
-        }
-    }
+/// The origin of signals that this process sends.
+fn own() -> Origin {
+    Origin::process(process::getpid(), process::getuid())
 }
 
 /// Runs the program's handler, or does the signal's default action.
 #[unsafe(no_mangle)]
 pub extern "C" fn raise(number: c_int) -> c_int {
-    if exchange(number, None).is_none() {
+    if handlers::exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
-    if !deliver(number, BY_PROGRAM) {
-        process::end_by_signal(number);
-    }
+    arrivals::arrives_here(number, own());
     0
-}
-
-/// As [`raise`], for a signal that the system has sent.
-pub fn arises(number: c_int) {
-    if !deliver(number, BY_SYSTEM) {
-        process::end_by_signal(number);
-    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn abort() -> ! {
-    deliver(ABORT, BY_PROGRAM);
+    handlers::deliver(ABORT, own());
     process::end_abnormally()
 }
 
+/// Sends a signal to a process, to all of a group (`-group`), to the own group (0), or to all
+/// processes but init and the own one (-1).
 #[unsafe(no_mangle)]
 extern "C" fn kill(process: c_int, number: c_int) -> c_int {
-    let send = || {
-        let process = u32::try_from(process).map_err(|_| Error::new(EINVAL))?;
-        let number = u32::try_from(number).map_err(|_| Error::new(EINVAL))?;
-        system::kill(process, number)
-    };
-    // The system calls no handlers, so a program that sends to itself does as `raise` does.
-    match number != 0 && u32::try_from(process) == Ok(system::id()) {
-        true => raise(number),
-        false => errno::done(send()),
+    // So that a handler has run when this returns.
+    if number != 0 && u32::try_from(process) == Ok(system::id()) {
+        return raise(number);
+    }
+    let number = u32::try_from(number).map_err(|_| Error::new(EINVAL));
+    errno::done(number.and_then(|number| runtime::signals::send(process as isize, number)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn killpg(group: c_int, number: c_int) -> c_int {
+    match group {
+        2.. => kill(-group, number),
+        0 => kill(0, number),
+        _ => errno::fail(EINVAL),
     }
 }
 
@@ -175,7 +126,7 @@ extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_i
     if thread == pthread::own() {
         return match number {
             0 => 0,
-            _ if exchange(number, None).is_none() => EINVAL,
+            _ if masks::bit(number).is_none() => EINVAL,
             _ => raise(number),
         };
     }
@@ -186,28 +137,82 @@ extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_i
     }
 }
 
-/// Counts calls of handlers.
-static CAUGHT: AtomicU32 = AtomicU32::new(0);
-
-/// Sleeps until another thread has run a handler, that of an alarm for example.
+/// Sleeps until a handler has run.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
-    let before = CAUGHT.load(Ordering::Acquire);
-    while CAUGHT.load(Ordering::Acquire) == before {
-        // Whatever ends the wait, the loop looks at the count again.
-        let _ = sync::wait(&CAUGHT, before, None);
-    }
+    caught::wait(caught::count());
     errno::fail(EINTR)
 }
 
-// Sets of signals are plain bit sets, so that programs that block signals in threads compile. As
-// no signal is delivered, none has to be blocked.
-
-fn bit(number: c_int) -> Option<u64> {
-    (1..COUNT as c_int)
-        .contains(&number)
-        .then(|| 1 << (number - 1))
+/// Blocks these signals and no others until a handler has run.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigsuspend(mask: *const u64) -> c_int {
+    let (before, blocked) = (caught::count(), masks::own());
+    // SAFETY: the caller's set.
+    arrivals::block(unsafe { *mask });
+    caught::wait(before);
+    arrivals::block(blocked);
+    errno::fail(EINTR)
 }
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigpending(place: *mut u64) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { place.write(arrivals::held() & masks::own()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigwait(set: *const u64, place: *mut c_int) -> c_int {
+    // SAFETY: the caller's set.
+    let found = arrivals::wait(unsafe { *set } & !masks::FIXED, None);
+    match found {
+        Some((number, _)) => {
+            // SAFETY: the caller's place.
+            unsafe { place.write(number) };
+            0
+        }
+        // Does not occur: the wait has no end.
+        None => EAGAIN,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigwaitinfo(set: *const u64, place: *mut Information) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { sigtimedwait(set, place, core::ptr::null()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigtimedwait(
+    set: *const u64,
+    place: *mut Information,
+    limit: *const Timespec,
+) -> c_int {
+    // SAFETY: null or the caller's structure.
+    let end = match unsafe { limit.as_ref() }.map(Timespec::duration) {
+        Some(None) => return errno::fail(EINVAL),
+        Some(Some(limit)) => {
+            let now = runtime::time::Instant::now().as_nanos();
+            let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            Some(now.saturating_add(limit))
+        }
+        None => None,
+    };
+    // SAFETY: the caller's set.
+    match arrivals::wait(unsafe { *set } & !masks::FIXED, end) {
+        Some((number, origin)) => {
+            if !place.is_null() {
+                // SAFETY: the caller's place.
+                unsafe { place.write(origin.information(number)) };
+            }
+            number
+        }
+        None => errno::fail(EAGAIN),
+    }
+}
+
+// ---- Sets ----
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigemptyset(set: *mut u64) -> c_int {
@@ -225,7 +230,7 @@ unsafe extern "C" fn sigfillset(set: *mut u64) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaddset(set: *mut u64, number: c_int) -> c_int {
-    match bit(number) {
+    match masks::bit(number) {
         Some(bit) => {
             // SAFETY: the caller's set.
             unsafe { *set |= bit };
@@ -237,7 +242,7 @@ unsafe extern "C" fn sigaddset(set: *mut u64, number: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigdelset(set: *mut u64, number: c_int) -> c_int {
-    match bit(number) {
+    match masks::bit(number) {
         Some(bit) => {
             // SAFETY: the caller's set.
             unsafe { *set &= !bit };
@@ -249,7 +254,7 @@ unsafe extern "C" fn sigdelset(set: *mut u64, number: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigismember(set: *const u64, number: c_int) -> c_int {
-    match bit(number) {
+    match masks::bit(number) {
         // SAFETY: the caller's set.
         Some(bit) => (unsafe { *set } & bit != 0).into(),
         None => errno::fail(EINVAL),
@@ -257,18 +262,34 @@ unsafe extern "C" fn sigismember(set: *const u64, number: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigprocmask(_how: c_int, _set: *const u64, old: *mut u64) -> c_int {
-    if !old.is_null() {
-        // SAFETY: the caller's set.
-        unsafe { *old = 0 };
+unsafe extern "C" fn sigprocmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    // SAFETY: the same contract.
+    match unsafe { pthread_sigmask(how, set, old) } {
+        0 => 0,
+        number => errno::fail(number),
     }
-    0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { sigprocmask(how, set, old) }
+    let before = masks::own();
+    // SAFETY: null or the caller's set.
+    let new = match (unsafe { set.as_ref() }, how) {
+        (None, _) => None,
+        // `SIG_BLOCK`, `SIG_UNBLOCK`, `SIG_SETMASK`.
+        (Some(set), 0) => Some(before | set),
+        (Some(set), 1) => Some(before & !set),
+        (Some(set), 2) => Some(*set),
+        _ => return EINVAL,
+    };
+    if !old.is_null() {
+        // SAFETY: the caller's place for a set.
+        unsafe { old.write(before) };
+    }
+    if let Some(new) = new {
+        arrivals::block(new);
+    }
+    0
 }
 
 #[unsafe(no_mangle)]
@@ -284,8 +305,8 @@ unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
     );
 }
 
-/// Stores the stack, but nothing uses it. Handlers run on the stack of their caller, such as
-/// `raise` or `abort`: no signal arrives that would need another stack.
+/// Stores the stack, but nothing uses it. Handlers run on the stack of a thread of this library,
+/// or of their caller.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaltstack(new: *const Alternate, old: *mut Alternate) -> c_int {
     // SAFETY: the control block of the calling thread, which no other uses.

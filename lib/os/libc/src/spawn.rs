@@ -10,7 +10,7 @@ use runtime::process::{Command, Stdio};
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
-use crate::{descriptor, environment, errno, files, linux_names, stream, strings};
+use crate::{arrivals, descriptor, environment, errno, files, linux_names, stream, strings};
 
 unsafe extern "C" {
     /// Calls a function that replaces the process by another program, or returns; in `libsocket`.
@@ -441,7 +441,9 @@ struct Exec {
 unsafe extern "C" fn exec_command(exec: *mut c_void) {
     // SAFETY: the structure of `replace`.
     let exec = unsafe { &mut *exec.cast::<Exec>() };
+    let caught = arrivals::leave();
     exec.error = Some(exec.command.exec());
+    arrivals::resume(caught);
 }
 
 #[unsafe(no_mangle)]

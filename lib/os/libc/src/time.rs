@@ -6,9 +6,10 @@ use core::time::Duration;
 
 use runtime::time::{self, Instant};
 use runtime::{Error, Result};
-use syscall::error::{EINVAL, EOPNOTSUPP, EOVERFLOW};
+use syscall::error::{EINTR, EINVAL, EOPNOTSUPP, EOVERFLOW};
 
 use crate::calendar::{self, Date};
+use crate::caught;
 use crate::dates;
 use crate::errno;
 use crate::files::Timespec;
@@ -155,23 +156,35 @@ extern "C" fn difftime(end: i64, start: i64) -> f64 {
     end as f64 - start as f64
 }
 
-/// Sleeps are never interrupted, so no time is ever left.
+/// Sleeps, and stores the time that is left. Returns 0, or `EINTR` if a signal handler has ended
+/// the sleep.
+///
+/// # Safety
+/// `left` is null or the caller's place.
+unsafe fn sleep_for(length: Duration, left: *mut Timespec) -> c_int {
+    let rest = caught::sleep(length);
+    if !left.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { left.write(rest.into()) };
+    }
+    if rest.is_zero() { 0 } else { EINTR }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int {
     // SAFETY: the caller's structure.
     let Some(duration) = unsafe { &*length }.duration() else {
         return errno::fail(EINVAL);
     };
-    time::sleep(duration);
-    if !left.is_null() {
-        // SAFETY: the caller's place for the structure.
-        unsafe { left.write(Timespec::default()) };
+    // SAFETY: the same contract.
+    match unsafe { sleep_for(duration, left) } {
+        0 => 0,
+        number => errno::fail(number),
     }
-    0
 }
 
 /// Returns the error number: `ENOTSUP` for the clock of the process, for which no sleep is
-/// possible. Sleeps are never interrupted.
+/// possible.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_nanosleep(
     clock: c_int,
@@ -187,16 +200,13 @@ unsafe extern "C" fn clock_nanosleep(
     let (Some(length), Some(now)) = (unsafe { &*length }.duration(), wall_time(clock)) else {
         return EINVAL;
     };
-    if flags & ABSOLUTE != 0 {
-        time::sleep(length.saturating_sub(now));
-        return 0;
+    // SAFETY: the same contract; the end of a sleep until a time is known without what is left.
+    unsafe {
+        match flags & ABSOLUTE {
+            0 => sleep_for(length, left),
+            _ => sleep_for(length.saturating_sub(now), core::ptr::null_mut()),
+        }
     }
-    time::sleep(length);
-    if !left.is_null() {
-        // SAFETY: the caller's place for the structure.
-        unsafe { left.write(Timespec::default()) };
-    }
-    0
 }
 
 /// C11's function for the present time of the wall clock; 0 for another base.
@@ -232,14 +242,17 @@ extern "C" fn tzset() {}
 
 #[unsafe(no_mangle)]
 extern "C" fn sleep(seconds: c_uint) -> c_uint {
-    time::sleep(Duration::from_secs(seconds.into()));
-    0
+    let left = caught::sleep(Duration::from_secs(seconds.into()));
+    // At least 1 if the sleep was interrupted.
+    left.as_secs() as c_uint + c_uint::from(left.subsec_nanos() > 0)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn usleep(micros: c_uint) -> c_int {
-    time::sleep(Duration::from_micros(micros.into()));
-    0
+    match caught::sleep(Duration::from_micros(micros.into())).is_zero() {
+        true => 0,
+        false => errno::fail(EINTR),
+    }
 }
 
 /// C's `struct tm`.

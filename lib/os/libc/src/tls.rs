@@ -82,6 +82,8 @@ pub struct Control {
     pub handlers: *mut Handler,
     /// The thread's settings of cancellation.
     pub cancellation: Cancellation,
+    /// The signals that the thread blocks.
+    pub blocked: u64,
 }
 
 // Compilers expect the protector's value there.
@@ -204,6 +206,7 @@ impl Block {
                 locale: core::ptr::null(),
                 handlers: core::ptr::null_mut(),
                 cancellation: Cancellation::default(),
+                blocked: 0,
             });
         }
         Some(Block {

@@ -13,11 +13,12 @@ use core::time::Duration;
 use hal::event::{Queue, Ready};
 use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign, Watched};
 use runtime::time::Instant;
-use runtime::{Result, fd};
-use syscall::error::{EBADF, ENODEV};
+use runtime::{Error, Result, fd};
+use syscall::error::{EBADF, EINTR, ENODEV};
 use syscall::flag::EventFlags;
 
 use crate::bell::Bell;
+use crate::caught::{self, Interruption};
 use crate::counter::Counter;
 use crate::{descriptor, own};
 
@@ -139,12 +140,13 @@ pub fn count(entries: &[Entry]) -> usize {
 /// what was found; `None` after `limit`.
 ///
 /// # Errors
-/// Those of event queues: `EMFILE`, `ENOMEM`.
+/// `EINTR`: a signal handler has run. Those of event queues: `EMFILE`, `ENOMEM`.
 pub fn watch<T>(
     entries: &mut [Entry],
     limit: Option<Duration>,
     mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
+    let interruption = caught::begin();
     let deadline = limit.map(|limit| Instant::now().as_nanos().saturating_add(nanoseconds(limit)));
     let mut sources: Vec<Source> = entries
         .iter()
@@ -165,14 +167,16 @@ pub fn watch<T>(
     let may_pay = is_long && can_sleep_shortly(entries, &sources);
     let mut queue = None;
     if may_pay && IDLE_POLL.may_pay() {
-        let result = sleep_shortly(entries, &mut sources, &mut queue, &mut judge)?;
+        let signals = interruption.as_ref();
+        let result = sleep_shortly(entries, &mut sources, &mut queue, signals, &mut judge)?;
         return match result {
-            None => sleep_in_queue(entries, sources, queue, deadline, judge),
+            None => sleep_in_queue(entries, sources, queue, deadline, signals, judge),
             result => Ok(result),
         };
     }
     let begin = Instant::now();
-    let result = sleep_in_queue(entries, sources, queue, deadline, judge)?;
+    let signals = interruption.as_ref();
+    let result = sleep_in_queue(entries, sources, queue, deadline, signals, judge)?;
     if may_pay && result.is_some() {
         IDLE_POLL.has_waited(begin.elapsed());
     }
@@ -186,6 +190,7 @@ fn sleep_in_queue<T>(
     mut sources: Vec<Source>,
     queue: Option<Queue<usize>>,
     deadline: Option<u64>,
+    signals: Option<&Interruption>,
     mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
     let nothing_but_asked = !sources.iter().any(Source::is_event);
@@ -207,6 +212,10 @@ fn sleep_in_queue<T>(
     // If something is ready already, or a set may be, the first wait only collects events.
     let is_set = |source: &Source| matches!(source, Source::Set(_));
     let mut is_in_haste = count(entries) > 0 || sources.iter().any(is_set);
+    if let Some(signals) = signals {
+        queue.subscribe(signals.descriptor(), EventFlags::EVENT_READ, WATCHED)?;
+        is_in_haste |= signals.has_come();
+    }
     loop {
         let left = deadline.map(|deadline| {
             Duration::from_nanos(deadline.saturating_sub(Instant::now().as_nanos()))
@@ -229,6 +238,9 @@ fn sleep_in_queue<T>(
         }
         if is_last {
             return Ok(None);
+        }
+        if signals.is_some_and(Interruption::has_come) {
+            return Err(Error::new(EINTR));
         }
         for event in events.iter().filter(|event| event.source != WATCHED) {
             renew(&mut queue, entries, &mut sources, event)?;
@@ -315,6 +327,7 @@ fn sleep_shortly<T>(
     entries: &mut [Entry],
     sources: &mut [Source],
     queue: &mut Option<Queue<usize>>,
+    signals: Option<&Interruption>,
     judge: &mut impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
     let mut words = Words::default();
@@ -343,6 +356,9 @@ fn sleep_shortly<T>(
         }
     }
     if words.count == 0 {
+        return Ok(None);
+    }
+    if signals.is_some_and(|signals| !words.push(&[signals.word()])) {
         return Ok(None);
     }
     // A single listener has a queue already.

@@ -56,6 +56,8 @@ pub mod process;
 #[cfg(not(feature = "std"))]
 mod roots;
 #[cfg(not(feature = "std"))]
+pub mod signals;
+#[cfg(not(feature = "std"))]
 pub mod spawn;
 #[cfg(not(feature = "std"))]
 mod start;

@@ -16,7 +16,7 @@ use syscall::flag::MapFlags;
 use syscall::{GrantDesc, GrantFlags};
 
 use super::meta;
-use crate::{env, fd, fdtable, heap, spawn, state, thread};
+use crate::{env, fd, fdtable, heap, signals, spawn, state, thread};
 
 core::arch::global_asm!(
     ".section .text.runtime_fork,\"ax\",@progbits",
@@ -114,7 +114,7 @@ pub enum Fork {
 /// have been changing.
 pub unsafe fn fork(thread: usize, shared: &[Range<usize>]) -> Result<Fork> {
     let own = fd::check(state::proc_fd())?;
-    let process = Fd::new(fd::dup_upper(own, b"fork")?);
+    let process = Fd::new(fd::dup_upper(own, signals::fork_name())?);
     let pid = meta(process.raw())?.pid;
     let forked = prepare(thread, process).and_then(|mut record| {
         // SAFETY: the caller's promise.

@@ -1,0 +1,288 @@
+//! Signals that come from other processes, and those that no thread takes yet. A thread of this
+//! library fetches the ones that the program catches or blocks from the process manager, and calls
+//! the handlers. POSIX allows any thread that does not block a signal to do that.
+//!
+//! What all threads block is held until one of them unblocks it or waits for it (`sigwait`).
+
+use alloc::collections::BTreeMap;
+use core::ffi::{c_int, c_void};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use runtime::signals::{self, Arrival, Choice};
+use syscall::error::EINTR;
+
+use crate::handlers::{self, Disposition, IGNORE, Origin, Outcome};
+use crate::sync::{self, Shared};
+use crate::{caught, masks, process, pthread};
+
+/// What the process manager was told to do with signals.
+pub struct Told {
+    /// Those that have, or had, a handler, or were blocked: the thread of this library does the
+    /// rest, so none is taken out again.
+    caught: u64,
+    ignored: u64,
+    /// The thread, if it runs.
+    thread: *const pthread::Record,
+    /// The process manager does not know such calls.
+    is_refused: bool,
+}
+
+pub static TOLD: Shared<Told> = Shared::new(Told {
+    caught: 0,
+    ignored: 0,
+    thread: null(),
+    is_refused: false,
+});
+
+/// Signals that all threads block.
+pub static HELD: Shared<BTreeMap<c_int, Origin>> = Shared::new(BTreeMap::new());
+/// What threads wait for in `sigwait`, by their numbers.
+pub static AWAITED: Shared<BTreeMap<c_int, u64>> = Shared::new(BTreeMap::new());
+/// Counts the signals that were held. Threads wait for it to change.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Tells the process manager of a change of what it has to do with signals.
+fn tell(change: impl FnOnce(&mut Told)) {
+    TOLD.with(|told| {
+        let before = (told.caught, told.ignored);
+        change(told);
+        told.caught &= !masks::FIXED;
+        told.ignored &= !masks::FIXED;
+        if (told.caught, told.ignored) == before || told.is_refused {
+            return;
+        }
+        if before == (0, 0) {
+            // What the program before an `exec` has ignored stays so, unless this one has chosen.
+            match signals::choice() {
+                Ok(former) => told.ignored |= former.ignored & !told.caught,
+                Err(_) => {
+                    told.is_refused = true;
+                    return;
+                }
+            }
+        }
+        let choice = Choice {
+            caught: told.caught,
+            ignored: told.ignored,
+        };
+        if signals::choose(choice).is_ok() && told.caught != 0 && told.thread.is_null() {
+            told.start();
+        }
+    });
+}
+
+impl Told {
+    /// Starts the thread that fetches signals. Without one they keep their usual effect.
+    fn start(&mut self) {
+        let mut thread = null();
+        let is_running = caught::prepare().is_ok()
+            // SAFETY: a local place; the thread's function takes nothing.
+            && unsafe { pthread::pthread_create(&raw mut thread, null(), serve, null_mut()) } == 0;
+        if is_running {
+            self.thread = thread;
+        } else {
+            self.caught = 0;
+            signals::give_up();
+        }
+    }
+}
+
+unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
+    pthread::leave_count(true);
+    masks::set(0);
+    loop {
+        match signals::fetch() {
+            Ok(Some(arrival)) => arrives(arrival.number as c_int, origin_of(&arrival)),
+            Err(error) if error.errno == EINTR => {}
+            // Nothing is caught any more, or the process manager has gone.
+            Ok(None) | Err(_) => break,
+        }
+    }
+    pthread::leave_count(false);
+    null_mut()
+}
+
+fn origin_of(arrival: &Arrival) -> Origin {
+    let (process, user) = (arrival.process as c_int, arrival.user);
+    match arrival.status {
+        Some(status) => Origin::child(process, user, status as c_int),
+        None => Origin::process(process, user),
+    }
+}
+
+/// Notes what the program does with a signal now.
+pub fn choose(number: c_int, chosen: &Disposition) {
+    let Some(bit) = masks::bit(number) else {
+        return;
+    };
+    tell(|told| {
+        told.ignored &= !bit;
+        match chosen.handler {
+            IGNORE => told.ignored |= bit,
+            handlers::DEFAULT => {}
+            _ => told.caught |= bit,
+        }
+    });
+    if handlers::is_without_effect(number) {
+        // POSIX: a signal that waits is dropped then.
+        HELD.with(|held| held.remove(&number));
+    }
+}
+
+/// Handles a signal of this process: one that all threads block, or for which one waits, is held.
+pub fn arrives(number: c_int, origin: Origin) {
+    let Some(bit) = masks::bit(number) else {
+        return;
+    };
+    let is_awaited = AWAITED.with(|awaited| awaited.values().any(|set| set & bit != 0));
+    if is_awaited || masks::count(bit) >= pthread::running() {
+        hold(number, origin);
+        return;
+    }
+    take_effect(number, origin);
+}
+
+/// Handles a signal that the calling thread sends to itself.
+pub fn arrives_here(number: c_int, origin: Origin) {
+    match masks::bit(number) {
+        Some(bit) if masks::own() & bit != 0 => hold(number, origin),
+        _ => take_effect(number, origin),
+    }
+}
+
+fn hold(number: c_int, origin: Origin) {
+    if handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == IGNORE) {
+        return;
+    }
+    HELD.with(|held| {
+        held.entry(number).or_insert(origin);
+    });
+    COUNT.fetch_add(1, Ordering::Release);
+    sync::wake(&COUNT, usize::MAX >> 1);
+    // A thread may have unblocked it meanwhile, and found nothing.
+    if let Some(bit) = masks::bit(number)
+        && masks::count(bit) < pthread::running()
+        && !AWAITED.with(|awaited| awaited.values().any(|set| set & bit != 0))
+        && masks::own() & bit == 0
+    {
+        deliver_held();
+    }
+}
+
+/// Calls the handler in the calling thread, or does what the signal does otherwise.
+fn take_effect(number: c_int, origin: Origin) {
+    if handlers::deliver(number, origin) == Outcome::Ends {
+        process::end_by_signal(number);
+    }
+    // The handler may have blocked others meanwhile.
+    deliver_held();
+}
+
+/// Takes the first signal of a set that is held.
+fn take(set: u64) -> Option<(c_int, Origin)> {
+    HELD.with(|held| {
+        let is_in = |number: &c_int| masks::bit(*number).is_some_and(|bit| set & bit != 0);
+        let number = held.keys().copied().find(is_in)?;
+        held.remove(&number).map(|origin| (number, origin))
+    })
+}
+
+/// Handles what is held and not blocked by the calling thread.
+fn deliver_held() {
+    while let Some((number, origin)) = take(!masks::own()) {
+        if handlers::deliver(number, origin) == Outcome::Ends {
+            process::end_by_signal(number);
+        }
+    }
+}
+
+/// Runs `action` while the calling thread blocks these signals and no others; a handler that runs
+/// meanwhile interrupts the wait in it.
+pub fn blocking<T>(mask: u64, action: impl FnOnce() -> T) -> T {
+    let before = masks::own();
+    caught::interrupt_since(caught::count());
+    block(mask);
+    let result = action();
+    block(before);
+    result
+}
+
+/// Sets what the calling thread blocks, and handles what it has unblocked.
+pub fn block(mask: u64) {
+    let added = mask & !masks::own();
+    if added != 0 {
+        tell(|told| told.caught |= added & !told.ignored);
+    }
+    masks::set(mask);
+    deliver_held();
+}
+
+/// The signals that are held.
+pub fn held() -> u64 {
+    HELD.with(|held| {
+        let bits = held.keys().filter_map(|number| masks::bit(*number));
+        bits.fold(0, |set, bit| set | bit)
+    })
+}
+
+/// Waits for a signal of a set, at most until `end` (monotonic clock, nanoseconds). `None`: none
+/// has come until then.
+pub fn wait(set: u64, end: Option<u64>) -> Option<(c_int, Origin)> {
+    tell(|told| told.caught |= set & !told.ignored);
+    let id = masks::thread();
+    AWAITED.with(|awaited| awaited.insert(id, set));
+    let found = loop {
+        let count = COUNT.load(Ordering::Acquire);
+        if let Some(found) = take(set) {
+            break Some(found);
+        }
+        let is_over = |end: u64| runtime::time::Instant::now().as_nanos() >= end;
+        if end.is_some_and(is_over) {
+            break None;
+        }
+        // Whatever ends the wait, the loop looks again.
+        let _ = sync::wait(&COUNT, count, end);
+    };
+    AWAITED.with(|awaited| awaited.remove(&id));
+    found
+}
+
+/// Called in the child of a fork: no signal waits for it, and it needs a thread of its own to fetch
+/// them.
+pub fn forked() {
+    masks::forked();
+    caught::forked();
+    HELD.with(|held| held.clear());
+    AWAITED.with(|awaited| awaited.clear());
+    signals::forked();
+    TOLD.with(|told| {
+        told.thread = null();
+        // The process manager has passed the choice on; the call opens what the thread reads.
+        if told.caught != 0 && signals::choice().is_ok() {
+            told.start();
+        }
+    });
+}
+
+/// Ends the thread that fetches signals, as another program is to take the place of this one: it
+/// catches nothing at first, and must be the only thread. Returns what [`resume`] needs if that
+/// fails.
+pub fn leave() -> Option<Choice> {
+    let former = signals::give_up()?;
+    let thread = TOLD.with(|told| core::mem::replace(&mut told.thread, null()));
+    if !thread.is_null() {
+        // SAFETY: started by `start`, and joined by nobody else.
+        unsafe { pthread::pthread_join(thread, null_mut()) };
+    }
+    Some(former)
+}
+
+/// Undoes [`leave`].
+pub fn resume(choice: Option<Choice>) {
+    if let Some(choice) = choice
+        && signals::choose(choice).is_ok()
+    {
+        TOLD.with(Told::start);
+    }
+}

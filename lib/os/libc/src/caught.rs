@@ -1,0 +1,149 @@
+//! Calls of signal handlers, as the waits of the program's first thread see them. A handler that
+//! another thread runs, for a signal from another process, ends the sleep, `poll`, `select` or
+//! `epoll_wait` of the first thread (`EINTR`). Other threads and other calls go on.
+
+use alloc::sync::Arc;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+
+use hal::idle_poll::Watched;
+use runtime::time::{self, Instant};
+use runtime::{Result, fd};
+
+use crate::bell::Bell;
+use crate::sync::{self, Shared};
+use crate::tls;
+
+/// Counts calls of handlers. Threads wait for it to change.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Rings at each call, once signals from other processes can come.
+pub static BELL: Shared<Option<Arc<Bell>>> = Shared::new(None);
+/// The number of the first thread; 0: that of the process.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+/// The count from which on the first thread's next wait is interrupted, and [`IS_SET`].
+static SINCE: AtomicU64 = AtomicU64::new(0);
+const IS_SET: u64 = 1 << 32;
+
+/// The calling thread's number, as `gettid` gives it.
+fn thread() -> c_int {
+    // SAFETY: the calling thread's own control block.
+    unsafe { (*tls::control()).id }
+}
+
+fn is_first() -> bool {
+    match FIRST.load(Ordering::Relaxed) {
+        0 => thread() == runtime::process::id() as c_int,
+        first => thread() == first,
+    }
+}
+
+/// How many handlers have run.
+pub fn count() -> u32 {
+    COUNT.load(Ordering::SeqCst)
+}
+
+/// Lets later calls of handlers interrupt the first thread.
+///
+/// # Errors
+/// `EMFILE`, `ENOMEM`.
+pub fn prepare() -> Result<()> {
+    BELL.with(|bell| {
+        if bell.is_none() {
+            let (made, number) = Bell::new()?;
+            // Nothing of the program reads it.
+            fd::close(number)?;
+            *bell = Some(Arc::new(made));
+        }
+        Ok(())
+    })
+}
+
+/// Called when a handler has run.
+pub fn note() {
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    sync::wake(&COUNT, usize::MAX >> 1);
+    // Not under the lock: a thread that is killed at the pipe must not keep it.
+    if let Some(bell) = BELL.with(|bell| bell.clone()) {
+        bell.ring();
+    }
+}
+
+/// Sleeps until a handler has run since the count was `before`.
+pub fn wait(before: u32) {
+    while count() == before {
+        // Whatever ends the wait, the loop looks at the count again.
+        let _ = sync::wait(&COUNT, before, None);
+    }
+}
+
+/// What interrupts a wait of the first thread.
+pub struct Interruption {
+    before: u32,
+    bell: Arc<Bell>,
+}
+
+/// Begins a wait of the calling thread. `None`: nothing interrupts it.
+pub fn begin() -> Option<Interruption> {
+    if !is_first() {
+        return None;
+    }
+    let set = SINCE.swap(0, Ordering::Relaxed);
+    let before = match set & IS_SET {
+        0 => count(),
+        _ => set as u32,
+    };
+    let bell = BELL.with(|bell| bell.clone())?;
+    Some(Interruption { before, bell })
+}
+
+/// Lets the calling thread's next wait be interrupted by handlers that have run since the count
+/// was `before`.
+pub fn interrupt_since(before: u32) {
+    if is_first() {
+        SINCE.store(IS_SET | u64::from(before), Ordering::Relaxed);
+    }
+}
+
+impl Interruption {
+    /// Whether a handler has run meanwhile.
+    pub fn has_come(&self) -> bool {
+        count() != self.before
+    }
+
+    /// The word that changes then.
+    pub fn word(&self) -> Watched {
+        Watched::new(&COUNT, self.before)
+    }
+
+    /// The descriptor that has an event then.
+    pub fn descriptor(&self) -> usize {
+        self.bell.reader()
+    }
+}
+
+/// Sleeps. Returns the time that is left when a handler has ended the sleep.
+pub fn sleep(length: Duration) -> Duration {
+    let Some(interruption) = begin() else {
+        time::sleep(length);
+        return Duration::ZERO;
+    };
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let end = Instant::now().as_nanos().saturating_add(length);
+    loop {
+        let left = end.saturating_sub(Instant::now().as_nanos());
+        if left == 0 || interruption.has_come() {
+            return Duration::from_nanos(left);
+        }
+        // Whatever ends the wait, the loop looks again.
+        let _ = sync::wait(&COUNT, interruption.before, Some(end));
+    }
+}
+
+/// Called in the child of a fork, whose only thread is the first one.
+pub fn forked() {
+    FIRST.store(thread(), Ordering::Relaxed);
+    SINCE.store(0, Ordering::Relaxed);
+    // The parent's pipe: its events are the parent's.
+    BELL.with(|bell| *bell = None);
+}

@@ -1,0 +1,185 @@
+//! What the program does with each signal, and the calls of its handlers.
+
+use core::ffi::{c_int, c_uint};
+use core::ptr::null;
+
+use crate::sync::Shared;
+use crate::{caught, masks};
+
+/// `SIG_DFL` and `SIG_IGN`.
+pub const DEFAULT: usize = 0;
+/// See [`DEFAULT`].
+pub const IGNORE: usize = 1;
+/// SIGCHLD, SIGCONT, SIGURG, SIGWINCH do nothing by default.
+const HARMLESS: [c_int; 4] = [SIGCHLD, 18, 23, 28];
+/// The end of a child.
+pub const SIGCHLD: c_int = 17;
+const COUNT: usize = 65;
+
+/// `SA_NODEFER`: the handler's own signal is not blocked meanwhile.
+const NO_DEFER: c_int = 0x1000_0000;
+/// `SA_RESETHAND`: the handler is called once.
+const ONCE: c_int = 0x2000_0000;
+
+/// What the program does with a signal.
+#[derive(Clone, Copy)]
+pub struct Disposition {
+    /// [`DEFAULT`], [`IGNORE`] or the address of a function.
+    pub handler: usize,
+    /// `SA_…`
+    pub flags: c_int,
+    /// The signals that are blocked while the handler runs.
+    pub mask: u64,
+}
+
+impl Disposition {
+    /// The system's usual effect.
+    pub const USUAL: Self = Self {
+        handler: DEFAULT,
+        flags: 0,
+        mask: 0,
+    };
+}
+
+pub static HANDLERS: Shared<[Disposition; COUNT]> = Shared::new([Disposition::USUAL; COUNT]);
+
+/// Returns what the program does with a signal, and changes it unless `new` is `None`. `None`:
+/// there is no such signal, or it cannot be changed.
+pub fn exchange(number: c_int, new: Option<Disposition>) -> Option<Disposition> {
+    let bit = masks::bit(number)?;
+    if new.is_some() && bit & masks::FIXED != 0 {
+        return None;
+    }
+    Some(HANDLERS.with(|handlers| {
+        let place = &mut handlers[number as usize];
+        match new {
+            Some(new) => core::mem::replace(place, new),
+            None => *place,
+        }
+    }))
+}
+
+/// Why a signal has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    code: c_int,
+    process: c_int,
+    user: c_uint,
+    status: c_int,
+}
+
+impl Origin {
+    /// From the system.
+    pub const SYSTEM: Self = Self {
+        code: 128,
+        process: 0,
+        user: 0,
+        status: 0,
+    };
+
+    /// From a process.
+    pub fn process(process: c_int, user: c_uint) -> Self {
+        Self {
+            code: 0,
+            process,
+            user,
+            status: 0,
+        }
+    }
+
+    /// From the end of a child with this status, which is one of `wait`.
+    pub fn child(process: c_int, user: c_uint, status: c_int) -> Self {
+        const EXITED: c_int = 1;
+        const KILLED: c_int = 2;
+        let (code, status) = match status & 0x7f {
+            0 => (EXITED, status >> 8 & 0xff),
+            signal => (KILLED, signal),
+        };
+        Self {
+            code,
+            process,
+            user,
+            status,
+        }
+    }
+
+    /// C's structure for a signal.
+    pub fn information(&self, number: c_int) -> Information {
+        Information {
+            number,
+            error: 0,
+            code: self.code,
+            padding: 0,
+            process: self.process,
+            user: self.user,
+            status: self.status,
+            rest: [0; 25],
+        }
+    }
+}
+
+/// C's `siginfo_t`.
+#[repr(C, align(8))]
+pub struct Information {
+    number: c_int,
+    error: c_int,
+    code: c_int,
+    padding: c_int,
+    process: c_int,
+    user: c_uint,
+    status: c_int,
+    rest: [c_int; 25],
+}
+
+/// What has become of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Nothing,
+    /// A handler has run.
+    Handled,
+    /// The signal has to end the process.
+    Ends,
+}
+
+/// Calls the program's handler in the calling thread, if it has one.
+pub fn deliver(number: c_int, origin: Origin) -> Outcome {
+    let Some(bit) = masks::bit(number) else {
+        return Outcome::Nothing;
+    };
+    let chosen = HANDLERS.with(|handlers| {
+        let place = &mut handlers[number as usize];
+        let chosen = *place;
+        if chosen.flags & ONCE != 0 {
+            *place = Disposition::USUAL;
+        }
+        chosen
+    });
+    match chosen.handler {
+        IGNORE => return Outcome::Nothing,
+        DEFAULT if HARMLESS.contains(&number) => return Outcome::Nothing,
+        DEFAULT => return Outcome::Ends,
+        _ => {}
+    }
+    // SAFETY: the program gave it as a function that takes the signal's number. One that expects
+    // more (SA_SIGINFO) finds who has sent it, and no context.
+    let handler: extern "C" fn(c_int, *mut Information, *const u8) =
+        unsafe { core::mem::transmute(chosen.handler) };
+    let before = masks::own();
+    let itself = if chosen.flags & NO_DEFER == 0 { bit } else { 0 };
+    masks::set(before | chosen.mask | itself);
+    let mut information = origin.information(number);
+    handler(number, &raw mut information, null());
+    masks::set(before);
+    caught::note();
+    Outcome::Handled
+}
+
+/// Whether a signal would do nothing now.
+pub fn is_without_effect(number: c_int) -> bool {
+    match exchange(number, None).map(|chosen| chosen.handler) {
+        Some(DEFAULT) => HARMLESS.contains(&number),
+        Some(IGNORE) | None => true,
+        Some(_) => false,
+    }
+}
