@@ -567,6 +567,8 @@ pub fn readiness(epd: usize, events: u16) -> Result<u16> {
 }
 
 #[cfg(test)]
+mod page_tests;
+#[cfg(test)]
 mod pinning;
 #[cfg(test)]
 mod tests;

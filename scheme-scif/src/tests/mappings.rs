@@ -380,3 +380,31 @@ fn losing_the_node_ends_everything_but_the_mapping() {
     );
     assert_eq!(fixture.counter(0, "mapped_pages"), 0);
 }
+
+/// The record that docs/scheme.md lists byte by byte; its first word is a token.
+fn record_of_the_page() -> Vec<u8> {
+    let page = include_str!("../../../docs/scheme.md");
+    let lines = page.lines().filter(|line| line.starts_with(" byte "));
+    let byte = |word: &str| u8::from_str_radix(word, 16).ok();
+    lines
+        .flat_map(|line| line.split_whitespace().skip(2).map_while(byte))
+        .collect()
+}
+
+#[test]
+fn the_bytes_of_the_page_register_a_window() {
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let mine = memory(fixture, 0, 1);
+        let mut payload = record_of_the_page();
+        let wrong = fixture.call(0, near, &payload, [8, 0, 0]).0;
+        assert_eq!(wrong, error(EFAULT), "no object has the token of the page");
+        payload[..8].copy_from_slice(&mine.token.to_le_bytes());
+        let (offset, answer) = fixture.call(0, near, &payload, [8, 0, 0]);
+        assert_eq!(answer, payload);
+        fixture.poke(0, mine.address, b"registered");
+        let read = [12, offset.unwrap() as u64, 4];
+        let (result, bytes) = fixture.call(to, far, &[0; 10], read);
+        assert_eq!((result, &bytes[..]), (Ok(0), &b"registered"[..]));
+    });
+}

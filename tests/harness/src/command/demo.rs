@@ -17,62 +17,83 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// The steps that must be seen, with what to tell the user.
 const STEPS: &[(&str, &str)] = &[
-    ("card-up", "the card sees the host"),
-    ("host-up", "the host sees the card"),
+    ("card-up", "the card finds the host in /scheme/scif/nodes"),
+    ("host-up", "the host finds the card in /scheme/scif/nodes"),
     (
         "greeting-to-card",
-        "a greeting from host to card with echo and cat",
+        "the host sends a line of text to the card, with cat on both",
     ),
     (
         "greeting-to-host",
-        "a greeting from card to host with echo and cat",
+        "the card sends a line of text to the host, with cat on both",
     ),
     (
         "kernel-to-card",
-        "the kernel image from host to card, sha256 equal on both",
+        "the host sends the file boot/kernel to the card, sha256 equal on both",
     ),
     (
         "kernel-to-host",
-        "the kernel image from card to host, sha256 equal on both",
+        "the card sends the file boot/kernel to the host, sha256 equal on both",
     ),
-    ("eight-at-once", "eight connections open at once"),
-    ("eight-intact", "each of the eight received the right bytes"),
-    ("refused", "connecting where nobody listens is refused"),
+    (
+        "eight-at-once",
+        "eight connections are open at the same time",
+    ),
+    (
+        "eight-intact",
+        "each of the eight connections delivered the right bytes",
+    ),
+    (
+        "refused",
+        "a connection to a port without a listener is refused",
+    ),
     (
         "mapping",
-        "the card's memory mapped on the host, loads and stores both ways",
+        "the host maps memory of the card, and both load and store there",
     ),
     (
         "rma-write",
-        "64 MiB written into the card's memory, sha256 equal on both",
+        "the host writes 64 MiB into the card's memory, sha256 equal on both",
     ),
     (
         "rma-read",
-        "64 MiB read from the card's memory, sha256 equal on both",
+        "the host reads 64 MiB from the card's memory, sha256 equal on both",
     ),
     (
         "signal",
-        "a waiter woken by signals, each behind the data of its transfer",
+        "when the card sees a flag (scif_fence_signal), the data before it is there",
     ),
     (
         "c-program",
-        "a C program on both nodes, written for scif.h (tests/patterns)",
+        "a C program for scif.h runs on both nodes (tests/patterns)",
     ),
     (
         "heap",
-        "a malloc buffer registered, read and written by the card where it is",
+        "the card reads and writes a buffer that malloc gave on the host, in place",
     ),
     (
         "st-header",
-        "a header pushed and pulled, by a C program for st.h",
+        "Scheduled Transfers (st.h, in C): push and pull of a header, equal on both",
     ),
-    ("st-put", "PUT of 128 KiB, equal on both"),
-    ("st-get", "GET, equal on both"),
-    ("st-put-header", "PUT before a header, equal on both"),
-    ("st-get-header", "GET after a header, equal on both"),
+    (
+        "st-put",
+        "Scheduled Transfers: PUT of 128 KiB, equal on both",
+    ),
+    (
+        "st-get",
+        "Scheduled Transfers: GET of 128 KiB, equal on both",
+    ),
+    (
+        "st-put-header",
+        "Scheduled Transfers: PUT, then a header, data equal on both",
+    ),
+    (
+        "st-get-header",
+        "Scheduled Transfers: a header, then GET, data equal on both",
+    ),
     (
         "st-both",
-        "PUT before a header and GET after it, equal on both",
+        "Scheduled Transfers: PUT, a header, then GET, data equal on both",
     ),
 ];
 
@@ -80,11 +101,11 @@ const STEPS: &[(&str, &str)] = &[
 const CARD_STEPS: &[(&str, &str)] = &[
     (
         "card-to-card-write",
-        "16 MiB from card to card, sha256 equal on both",
+        "card 1 writes 16 MiB into card 2's memory, sha256 equal on both",
     ),
     (
         "card-to-card-read",
-        "16 MiB back from card to card, sha256 equal on both",
+        "card 1 reads 16 MiB from card 2's memory, sha256 equal on both",
     ),
 ];
 
@@ -135,7 +156,7 @@ pub fn play(settings: &Settings, image: &dyn Image) -> Result<bool> {
     let off = outcome.status() == 0;
     score.print(
         "power-off",
-        "all scripts ended well and all nodes powered off",
+        "all scripts have succeeded and all nodes have powered off",
         off,
         "",
     );
