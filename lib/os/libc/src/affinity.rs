@@ -25,6 +25,15 @@ pub fn bind(thread: usize, set: &Set) -> Result<()> {
     with_set(thread, |handle| fd::write(handle, set)).map(|_| ())
 }
 
+/// Widens a set of the first processors to the kernel's size.
+pub fn widened(processors: &[u8]) -> Set {
+    let mut set: Set = [0; size_of::<Set>()];
+    set.iter_mut()
+        .zip(processors)
+        .for_each(|(to, from)| *to = *from);
+    set
+}
+
 /// Stores a set in C's form.
 ///
 /// # Errors

@@ -300,15 +300,8 @@ unsafe extern "C" fn pthread_attr_getaffinity_np(
     // SAFETY: initialised before.
     let processors = unsafe { (*attributes).processors };
     // SAFETY: the caller's place of that size.
-    let written = unsafe { affinity::write_set(widened(&processors), size, set) };
+    let written = unsafe { affinity::write_set(affinity::widened(&processors), size, set) };
     written.err().map_or(0, |error| error.errno)
-}
-
-/// Widens the set of processors of an attribute to the kernel's size.
-fn widened(processors: &[u8; ATTRIBUTE_SET]) -> affinity::Set {
-    let mut set: affinity::Set = [0; size_of::<affinity::Set>()];
-    set[..ATTRIBUTE_SET].copy_from_slice(processors);
-    set
 }
 
 #[unsafe(no_mangle)]
@@ -336,10 +329,11 @@ pub unsafe extern "C" fn pthread_create(
         Some(attributes) => (
             attributes.stack_size,
             attributes.detached != 0,
-            (attributes.is_bound != 0).then_some(widened(&attributes.processors)),
+            (attributes.is_bound != 0).then_some(affinity::widened(&attributes.processors)),
         ),
         None => (DEFAULT_STACK, false, None),
     };
+    // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
