@@ -199,7 +199,12 @@ pub(super) fn alloc_raw_checked(by: Use) -> Option<usize> {
 
 /// `ENOMEM` when so little memory is left that programs must not make the kernel take more.
 pub fn check_room() -> Result<()> {
-    if with(|frames| frames.free()) < LOW {
+    check_room_for(0)
+}
+
+/// [`check_room`] for a call that makes the kernel take this many frames.
+pub(super) fn check_room_for(pages: usize) -> Result<()> {
+    if with(|frames| frames.free()) < pages.saturating_add(LOW) {
         Err(Error::new(ENOMEM))
     } else {
         Ok(())

@@ -56,6 +56,8 @@ const EAGER_PAGES: usize = 4096;
 const MAX_CONTIGUOUS: usize = 1024;
 /// Most areas of a space, so that lists of them fit into contiguous memory.
 const MAX_AREAS: usize = 1 << 16;
+/// Areas in a frame of the kernel's heap, or a few more.
+const AREAS_OF_FRAME: usize = 16;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
 
@@ -135,13 +137,20 @@ impl Inner {
             .any(|(_, area)| area.pinned)
     }
 
-    /// Checks that an operation may add an area, or cut one into three: `ENOMEM`.
+    /// Checks that an operation may add an area, or cut one into three: `ENOMEM` when there are too
+    /// many, or when little memory is left, because each takes some of the kernel's own.
     fn check_areas(&self) -> Result<()> {
         self.check_more_areas(0)
     }
 
     /// [`check_areas`](Self::check_areas) for an operation that also adds `more` areas.
     fn check_more_areas(&self, more: usize) -> Result<()> {
+        self.check_count(more)?;
+        frame::check_room_for(more.div_ceil(AREAS_OF_FRAME))
+    }
+
+    /// The part of [`check_more_areas`](Self::check_more_areas) about their number.
+    fn check_count(&self, more: usize) -> Result<()> {
         match self.areas.len() + more + 2 <= MAX_AREAS {
             true => Ok(()),
             false => Err(Error::new(ENOMEM)),
@@ -151,17 +160,26 @@ impl Inner {
     /// A list with room for the present entries of a range; `ENOMEM` when memory has no run of
     /// that length. Make it before anything changes.
     fn room_for_entries(&mut self, addr: usize, len: usize) -> Result<Vec<(usize, Entry)>> {
-        list_for(self.present(addr, len))
-    }
-
-    /// Pages of a range that are present.
-    fn present(&mut self, addr: usize, len: usize) -> usize {
         let mut present = 0;
         self.table.update(addr, len, |_, entry| {
             present += 1;
             entry
         });
-        present
+        list_for(present)
+    }
+
+    /// Entered frames of RAM in a range, and those of them without other references.
+    fn pages(&mut self, addr: usize, len: usize) -> (usize, usize) {
+        let mut counts = Counts::lock();
+        let (mut all, mut own) = (0, 0);
+        self.table.update(addr, len, |_, entry| {
+            if entry.is_counted() {
+                all += 1;
+                own += usize::from(counts.refs(entry.phys()) == 1);
+            }
+            entry
+        });
+        (all, own)
     }
 
     /// Finds the place for a new area and makes room there.
@@ -378,10 +396,10 @@ impl AddrSpace {
         let is_inside =
             |(base, area): (usize, &Area<Backing>)| base < addr && addr + len < base + area.len;
         if inner.areas.find(addr).is_some_and(is_inside) {
-            inner.check_areas()?;
-            // The cut takes memory; what is unmapped gives more back, if it is there.
+            inner.check_count(0)?;
+            // The cut takes memory; a frame that only this space has gives more back.
             if let Err(error) = frame::check_room()
-                && inner.present(addr, len) == 0
+                && inner.pages(addr, len).1 == 0
             {
                 return Err(error);
             }
@@ -408,8 +426,6 @@ impl AddrSpace {
     /// device memory and borrowed ranges can only lose rights (`EACCES`).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
         check_range(addr, len)?;
-        // It may cut areas, of which a program has many.
-        frame::check_room()?;
         let mut inner = self.inner.lock();
         inner.check_areas()?;
         let forbidden = inner
@@ -505,17 +521,7 @@ impl AddrSpace {
 
     /// Entered frames of RAM, and those of them without other references.
     pub fn pages(&self) -> (usize, usize) {
-        let mut inner = self.inner.lock();
-        let mut counts = Counts::lock();
-        let (mut all, mut own) = (0, 0);
-        inner.table.update(0, USER_END, |_, entry| {
-            if entry.is_counted() {
-                all += 1;
-                own += usize::from(counts.refs(entry.phys()) == 1);
-            }
-            entry
-        });
-        (all, own)
+        self.inner.lock().pages(0, USER_END)
     }
 
     /// Whether an area holds the address.

@@ -43,6 +43,9 @@ impl AddrSpace {
             return Err(Error::new(EPERM));
         }
         let kept = old_size.min(new_size);
+        // Holes between the mappings become areas.
+        let moved = inner.areas.overlapping(old, kept).count();
+        inner.check_more_areas(moved)?;
         let mut entries = inner.room_for_entries(old, kept)?;
         let (new, mut removed) = inner.place(at, new_size)?;
         if kept < old_size {
