@@ -8,7 +8,7 @@ use kernel_core::buddy::{self, Buddy, Frame};
 use kernel_core::memmap::MemoryMap;
 use spin::{Mutex, MutexGuard};
 
-use super::{PAGE_SIZE, phys};
+use super::{PAGE_SIZE, daemons, phys};
 
 static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 
@@ -17,6 +17,9 @@ static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 const RESERVE: usize = 1024;
 /// Below this many free frames no call may make new kernel objects.
 const LOW: usize = 512;
+/// In place of both for daemons, which get what other programs cannot use up: programs depend on
+/// them, also for their own end.
+const DAEMON_RESERVE: usize = 256;
 
 /// A counted reference to a frame of RAM. Cloning it adds a reference, dropping it removes one;
 /// the last drop frees the frame.
@@ -204,10 +207,11 @@ pub fn check_room() -> Result<()> {
 
 /// [`check_room`] for a call that makes the kernel take this many frames.
 pub(super) fn check_room_for(pages: usize) -> Result<()> {
-    if with(|frames| frames.free()) < pages.saturating_add(LOW) {
-        Err(Error::new(ENOMEM))
-    } else {
+    let is_free = |kept: usize| with(|frames| frames.free()) >= pages.saturating_add(kept);
+    if is_free(LOW) || daemons::is_loaded() && is_free(DAEMON_RESERVE) {
         Ok(())
+    } else {
+        Err(Error::new(ENOMEM))
     }
 }
 
@@ -235,7 +239,12 @@ pub fn alloc_zeroed() -> Option<FrameRef> {
 
 /// A frame with undefined contents, which the caller overwrites completely.
 pub(super) fn alloc_undefined() -> Option<FrameRef> {
-    let number = with(|f| if f.free() > RESERVE { f.alloc(1) } else { None })?;
+    let alloc = |kept| with(|f| if f.free() > kept { f.alloc(1) } else { None });
+    let number = alloc(RESERVE).or_else(|| {
+        daemons::is_loaded()
+            .then(|| alloc(DAEMON_RESERVE))
+            .flatten()
+    })?;
     Some(FrameRef { number })
 }
 

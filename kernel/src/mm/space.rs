@@ -47,7 +47,7 @@ pub use handle::SpaceHandle;
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
-use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, list_for};
+use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, daemons, list_for};
 
 /// Pages of a device or borrowed mapping that are entered at once; the rest is entered at the
 /// first touch.
@@ -297,94 +297,6 @@ impl AddrSpace {
         }
     }
 
-    /// Moves the mappings of `source` in `[addr, addr+len)` here (`OP_TRANSFER`). `EFAULT` for a
-    /// hole, `EBUSY` for pinned ones.
-    pub fn transfer(
-        &self,
-        source: &Arc<AddrSpace>,
-        addr: usize,
-        len: usize,
-        at: Placement,
-        prot: Prot,
-    ) -> Result<(usize, Pieces)> {
-        check_range(addr, len)?;
-        if core::ptr::eq(Arc::as_ptr(source), self) {
-            return Err(Error::new(EBUSY));
-        }
-        let (moved, mut entries) = {
-            let mut inner = source.inner.lock();
-            inner.check_areas()?;
-            if !inner.areas.covers(addr, len) {
-                return Err(Error::new(EFAULT));
-            }
-            if inner.has_pinned(addr, len) {
-                return Err(Error::new(EBUSY));
-            }
-            let moved = inner.areas.overlapping(addr, len).count();
-            (moved, inner.room_for_entries(addr, len)?)
-        };
-        let (here, replaced) = {
-            let mut inner = self.inner.lock();
-            inner.check_more_areas(moved)?;
-            inner.place(at, len)?
-        };
-        let areas = {
-            let mut inner = source.inner.lock();
-            let areas = inner.areas.remove(addr, len);
-            inner.table.update(addr, len, |page, entry| {
-                entries.push((page, entry));
-                Entry::EMPTY
-            });
-            areas
-        };
-        let mut inner = self.inner.lock();
-        for (base, mut area) in areas {
-            if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
-                let from_here = lender
-                    .as_ref()
-                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
-                *lender = match lender.take() {
-                    // Borrowed from the space that it leaves now, or from the one that it enters.
-                    None => Some(source.clone()),
-                    Some(_) if from_here => None,
-                    other => other,
-                };
-            }
-            area.prot = if area.backing.is_own() {
-                prot
-            } else {
-                prot & area.max_prot
-            };
-            inner.areas.insert(here + (base - addr), area);
-        }
-        let mut failed = None;
-        for (page, entry) in entries {
-            let target = here + (page - addr);
-            let area_prot = inner
-                .areas
-                .find(target)
-                .map_or(Prot::empty(), |(_, a)| a.prot);
-            if failed.is_none() {
-                failed = inner.enter(target, reprotected(entry, area_prot)).err();
-            } else {
-                release(entry);
-            }
-        }
-        let undone = failed.map(|_| inner.take(here, len));
-        drop(inner);
-        let pieces = unmapped(replaced);
-        match (failed, undone) {
-            (Some(error), Some(undone)) => {
-                // Without memory for page tables the moved pages are lost to both spaces; only a
-                // caller that moves between its own helpers can see this.
-                defer_unmapped(unmapped(undone));
-                defer_unmapped(pieces);
-                Err(error)
-            }
-            _ => Ok((here, pieces)),
-        }
-    }
-
     /// Unmaps `[addr, addr+len)`; holes are no error. `EBUSY` when a pinned page is in it. The
     /// caller sends Munmap for the returned pieces.
     pub fn unmap(&self, addr: usize, len: usize) -> Result<Pieces> {
@@ -522,6 +434,11 @@ impl AddrSpace {
     /// Entered frames of RAM, and those of them without other references.
     pub fn pages(&self) -> (usize, usize) {
         self.inner.lock().pages(0, USER_END)
+    }
+
+    /// Records that a daemon runs in it.
+    pub(crate) fn set_daemon(&self) {
+        daemons::add(self.root);
     }
 
     /// Whether an area holds the address.

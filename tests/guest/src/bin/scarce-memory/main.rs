@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use guest_tests::Suite;
 use libredox::Fd;
-use runtime::{Result, env, fd, fs, path};
+use runtime::{Result, env, fd, fs, path, sys};
 use syscall::error::{EFAULT, EINVAL, ENOMEM};
 use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
 
@@ -36,12 +36,14 @@ const TIMERS: usize = 1024;
 const PIPE: usize = 64 << 10;
 /// Files of a kind for which the kernel keeps more than it keeps for itself.
 const KEEPERS: usize = 300;
+/// How often others may run before memory is given back: more than often enough for them to end.
+const YIELDS: usize = 10_000;
 
 /// Makes some checks.
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 2] = [("lists", scarce), ("areas", areas)];
+const CHECKS: [(&str, Check); 3] = [("lists", scarce), ("areas", areas), ("daemon", daemon)];
 
 fn main() -> i32 {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -216,4 +218,32 @@ fn areas(suite: &mut Suite) {
     };
     let refused = refused().map_err(|error| error.errno);
     suite.equal("areas without memory", refused, Ok([ENOMEM; 3]));
+}
+
+/// A daemon touches new pages when programs have also had the kernel make all the objects that it
+/// makes for them. Then it ends, and the process manager, a daemon itself, must not miss that.
+fn daemon(suite: &mut Suite) {
+    let touched = || -> Result<[i32; 2]> {
+        let open = |_| path::open(&timer_path(), syscall::O_RDWR).map(Fd::new);
+        let clocks: Vec<Fd> = (0..KEEPERS).map(open).collect::<Result<_>>()?;
+        let mut daemon = Asking::start("daemon")?;
+        let mut all = All::take()?;
+        let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+        let asked = daemon.ask();
+        daemon.let_go();
+        let_others_run();
+        drop(clocks);
+        all.give(0, all.pages)?;
+        asked?;
+        Ok([armed, daemon.end()])
+    };
+    let touched = touched().map_err(|error| error.errno);
+    suite.equal("new pages of a daemon", touched, Ok([ENOMEM, 0]));
+}
+
+/// Lets programs end that were let go. To wait for one of them takes memory.
+fn let_others_run() {
+    for _ in 0..YIELDS {
+        sys::yield_now();
+    }
 }

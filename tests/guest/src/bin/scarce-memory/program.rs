@@ -6,11 +6,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use libredox::Fd;
 use runtime::process::{Child, Command};
-use runtime::{Result, fd, probe, state, sys, thread};
+use runtime::{Result, fd, path, probe, state, sys, thread};
 use syscall::error::{EFAULT, ENOMEM};
 use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, MapFlags, UPPER_FDTBL_TAG};
 
-use crate::memory::{PAGE, map, map_device, map_shared, pipe, system, unmap};
+use crate::memory::{PAGE, map, map_device, map_shared, pipe, system, touch, unmap};
 use crate::{PROGRAM, errno};
 
 /// The largest descriptor number: a table that has it takes 128 contiguous frames.
@@ -19,6 +19,8 @@ const LAST_NUMBER: usize = 65_535;
 const THREADS: usize = 600;
 /// Pages of a range that is cut into areas; an address space has room for hardly more.
 const RANGE: usize = 60_000;
+/// Pages that a daemon touches.
+const DAEMON_PAGES: usize = 64;
 
 /// What a program is started for, by its argument: what it prepares, and what it asks for.
 type Role = (
@@ -28,7 +30,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 5] = [
+const ROLES: [Role; 6] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -36,6 +38,7 @@ const ROLES: [Role; 5] = [
     ("move", range_with_holes, move_range),
     ("copy", space_with_areas, copy_space),
     ("punch", || map_device(RANGE), punch),
+    ("daemon", become_daemon, touch_new_pages),
 ];
 
 fn nothing() -> Result<usize> {
@@ -120,6 +123,17 @@ fn copy_space(space: usize) -> Result<usize> {
     let free = UPPER_FDTBL_TAG | LAST_NUMBER >> 4;
     let words = [space, name.as_ptr().addr(), name.len(), free, 0, 0];
     sys::demux(probe::syscall(syscall::SYS_DUP_INTO, words))
+}
+
+/// Makes a scheme, and pages that are not there yet.
+fn become_daemon() -> Result<usize> {
+    let capability = Fd::new(path::open("/scheme/namespace/scheme-creation-cap", 0)?);
+    fd::dup(capability.raw(), b"create-scheme")?;
+    map(DAEMON_PAGES)
+}
+
+fn touch_new_pages(base: usize) -> Result<usize> {
+    (0..DAEMON_PAGES).try_fold(0, |_, page| touch(base + page * PAGE))
 }
 
 /// Sleeps until a word is not 0 any more.
