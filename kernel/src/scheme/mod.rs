@@ -24,7 +24,12 @@ mod sys;
 mod time;
 mod user;
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, LinkedList},
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
 
 use ::syscall::{
     CallFlags, EventFlags, MapFlags, MunmapFlags, StdFsCallKind,
@@ -423,8 +428,12 @@ fn detach(id: SchemeId, number: usize, pid: usize) {
 
 /// Ends all daemons' schemes that a context has made.
 fn creator_ended(context: &crate::sched::ContextRef) {
-    let mut all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
-    all.retain(|scheme| scheme.is_made_by(context));
+    let is_its = |scheme: &&Arc<user::UserScheme>| scheme.is_made_by(context);
+    // There may be more than contiguous memory has room for.
+    let all: LinkedList<_> = {
+        let schemes = USER_SCHEMES.lock();
+        schemes.list.values().filter(is_its).cloned().collect()
+    };
     if !all.is_empty()
         && let Some(space) = context.space()
     {

@@ -38,12 +38,19 @@ const PIPE: usize = 64 << 10;
 const KEEPERS: usize = 300;
 /// How often others may run before memory is given back: more than often enough for them to end.
 const YIELDS: usize = 10_000;
+/// Frames that the kernel keeps for small objects, or a few less.
+const KEPT: u64 = 256;
 
 /// Makes some checks.
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 3] = [("lists", scarce), ("areas", areas), ("daemon", daemon)];
+const CHECKS: [(&str, Check); 4] = [
+    ("lists", scarce),
+    ("areas", areas),
+    ("tables", tables),
+    ("daemon", daemon),
+];
 
 fn main() -> i32 {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -218,6 +225,28 @@ fn areas(suite: &mut Suite) {
     };
     let refused = refused().map_err(|error| error.errno);
     suite.equal("areas without memory", refused, Ok([ENOMEM; 3]));
+}
+
+/// Has file tables grow, for which the kernel needs contiguous memory.
+fn tables(suite: &mut Suite) {
+    let free = || -> Result<u64> {
+        let stat = Fd::new(path::open("/scheme/sys/stat", syscall::O_RDONLY)?);
+        // Memory that is there.
+        let mut text = alloc::vec![1; PAGE];
+        let (_, free) = numbers("resize", |_| {
+            let count = fd::read(stat.raw(), &mut text)?;
+            let text = core::str::from_utf8(&text[..count]).unwrap_or_default();
+            let mut lines = text.lines();
+            let free = lines.find_map(|line| line.strip_prefix("frames_free: ")?.parse().ok());
+            free.ok_or(runtime::Error::new(EINVAL))
+        })?;
+        Ok(free)
+    };
+    let enough = match free() {
+        Ok(KEPT..) => Ok(()),
+        other => Err(alloc::format!("{other:?}")),
+    };
+    suite.check("frames kept from long lists", enough);
 }
 
 /// A daemon touches new pages when programs have also had the kernel make all the objects that it

@@ -8,7 +8,7 @@ use libredox::Fd;
 use runtime::process::{Child, Command};
 use runtime::{Result, fd, path, probe, state, sys, thread};
 use syscall::error::{EFAULT, ENOMEM};
-use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, MapFlags, UPPER_FDTBL_TAG};
+use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG};
 
 use crate::memory::{PAGE, map, map_device, map_shared, pipe, system, touch, unmap};
 use crate::{PROGRAM, errno};
@@ -30,11 +30,14 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 6] = [
+const ROLES: [Role; 7] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
     ("dup2", nothing, use_up_both),
+    ("resize", nothing, |_| {
+        Ok(resize(0) | resize(UPPER_FDTBL_TAG))
+    }),
     ("move", range_with_holes, move_range),
     ("copy", space_with_areas, copy_space),
     ("punch", || map_device(RANGE), punch),
@@ -85,6 +88,16 @@ fn use_up(number: usize) -> Result<usize> {
         asked = system(syscall::SYS_DUP2, [0, smaller, 0]);
     }
     first
+}
+
+/// Makes a number space of this program's file table as large as there is memory for.
+fn resize(which: usize) -> usize {
+    let grows = |size: &usize| {
+        let words = [FileTableVerb::Resize as usize, which, *size];
+        fd::call(state::filetable_fd(), &words.map(|word| word as u64)).is_ok()
+    };
+    let mut sizes = (0..7).map(|halves| (LAST_NUMBER + 1) >> halves);
+    sizes.find(grows).unwrap_or(0)
 }
 
 /// A range of which every other page is mapped.
