@@ -36,6 +36,8 @@ const TIMERS: usize = 1024;
 const PIPE: usize = 64 << 10;
 /// Files of a kind for which the kernel keeps more than it keeps for itself.
 const KEEPERS: usize = 300;
+/// Programs that end with very many files.
+const ENDING: usize = 2;
 /// How often others may run before memory is given back: more than often enough for them to end.
 const YIELDS: usize = 10_000;
 /// Frames that the kernel keeps for small objects, or a few less.
@@ -45,11 +47,12 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 5] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
     ("daemon", daemon),
+    ("files", files),
 ];
 
 fn main() -> i32 {
@@ -275,4 +278,25 @@ fn let_others_run() {
     for _ in 0..YIELDS {
         sys::yield_now();
     }
+}
+
+/// Ends programs that have very many files, all at once.
+fn files(suite: &mut Suite) {
+    let ended = || -> Result<()> {
+        let mut programs = Asking::start_all(&["files"; ENDING])?;
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        for program in &mut programs {
+            program.ask()?;
+        }
+        programs.iter_mut().for_each(Asking::let_go);
+        let_others_run();
+        all.give(0, all.pages)?;
+        match programs.iter_mut().map(Asking::end).max() {
+            Some(0) => Ok(()),
+            error => Err(runtime::Error::new(error.unwrap_or(EFAULT))),
+        }
+    };
+    suite.equal("files closed without memory", errno(ended()), 0);
+    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
 }

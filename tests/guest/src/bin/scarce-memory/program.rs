@@ -19,6 +19,8 @@ const LAST_NUMBER: usize = 65_535;
 const THREADS: usize = 600;
 /// Pages of a range that is cut into areas; an address space has room for hardly more.
 const RANGE: usize = 60_000;
+/// Files that a program has open when it ends.
+const FILES: usize = 60_000;
 /// Pages that a daemon touches.
 const DAEMON_PAGES: usize = 64;
 
@@ -30,7 +32,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 7] = [
+const ROLES: [Role; 8] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -41,6 +43,7 @@ const ROLES: [Role; 7] = [
     ("move", range_with_holes, move_range),
     ("copy", space_with_areas, copy_space),
     ("punch", || map_device(RANGE), punch),
+    ("files", open_files, Ok),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -136,6 +139,10 @@ fn copy_space(space: usize) -> Result<usize> {
     let free = UPPER_FDTBL_TAG | LAST_NUMBER >> 4;
     let words = [space, name.as_ptr().addr(), name.len(), free, 0, 0];
     sys::demux(probe::syscall(syscall::SYS_DUP_INTO, words))
+}
+
+fn open_files() -> Result<usize> {
+    (0..FILES).try_fold(0, |_, _| path::open("/scheme/null", syscall::O_RDWR))
 }
 
 /// Makes a scheme, and pages that are not there yet.
