@@ -564,11 +564,12 @@ impl Scheme for UserScheme {
         let undo = Undo::Unmap(file.clone(), request);
         let address =
             value(self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), undo)?)?;
-        if !aligned(address) {
-            return Err(Error::new(EINVAL));
-        }
         let grant = SchemeGrant::new(file.clone(), map.offset as u64, map.flags.bits());
-        match space.map_scheme(placement(map), map.size, rights, &source, address, grant) {
+        let mapped = match aligned(address) {
+            true => space.map_scheme(placement(map), map.size, rights, &source, address, grant),
+            false => Err(Error::new(EINVAL)),
+        };
+        match mapped {
             Ok((address, replaced)) => {
                 notify_unmapped(replaced);
                 Ok(address)
