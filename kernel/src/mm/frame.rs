@@ -267,7 +267,7 @@ pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
 }
 
 /// Whether any frame of the range is RAM of the allocator.
-pub(super) fn any_ram(phys: usize, len: usize) -> bool {
+pub(crate) fn any_ram(phys: usize, len: usize) -> bool {
     let first = (phys / PAGE_SIZE) as u64;
     let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
     with(|frames| {
