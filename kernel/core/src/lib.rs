@@ -20,6 +20,7 @@ pub mod line;
 pub mod memmap;
 pub mod memory_path;
 pub mod pipe;
+pub mod queue;
 pub mod ready;
 pub mod requests;
 pub mod screen;

@@ -5,7 +5,7 @@
 //! the client, `F` is a passed file, `A` an abandoned request: what has to be cleaned up when the
 //! answer comes and the client is gone.
 
-use alloc::collections::{BTreeMap, LinkedList};
+use alloc::collections::{BTreeMap, BTreeSet, LinkedList};
 use alloc::vec::Vec;
 
 const EINTR: i32 = 4;
@@ -89,7 +89,8 @@ pub struct Requests<W, F, A> {
     /// By tag. There may be more than contiguous memory has room for: a program that ends unmaps
     /// everything at once.
     slots: BTreeMap<usize, Option<State<W, F, A>>>,
-    free: Vec<u32>,
+    /// Tags made before and free again; as many as there were requests at the same time.
+    free: BTreeSet<u32>,
     /// The number of tags made so far, including free ones.
     tags: u32,
 }
@@ -105,7 +106,7 @@ impl<W, F, A> Requests<W, F, A> {
     pub const fn new() -> Self {
         Self {
             slots: BTreeMap::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
             tags: 0,
         }
     }
@@ -129,7 +130,7 @@ impl<W, F, A> Requests<W, F, A> {
             canceling: false,
             abandoned: None,
         };
-        let tag = match self.free.pop() {
+        let tag = match self.free.pop_first() {
             Some(tag) => tag,
             None => {
                 let tag = self.tags;
@@ -146,11 +147,8 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     fn finish(&mut self, tag: usize) {
-        if let (Some(_), Ok(index)) = (self.slots.remove(&tag), u32::try_from(tag))
-            // Without a piece of memory for the list the tag is not used again.
-            && self.free.try_reserve(1).is_ok()
-        {
-            self.free.push(index);
+        if let (Some(_), Ok(index)) = (self.slots.remove(&tag), u32::try_from(tag)) {
+            self.free.insert(index);
         }
     }
 

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
+use ::syscall::error::Error;
 use acpi::platform::interrupt::{InterruptModel, Polarity, TriggerMode};
 use acpi::platform::{Processor, ProcessorState};
 use acpi::sdt::fadt::Fadt;
@@ -12,7 +13,7 @@ use acpi::{AcpiError, AcpiTables, Handle, Handler, PciAddress, PhysicalMapping};
 use spin::Once;
 
 use super::{apic, pit, power};
-use crate::mm::phys;
+use crate::mm::{phys, zeroes};
 
 /// Accesses tables through the kernel's map of physical memory.
 #[derive(Clone, Copy, Debug)]
@@ -245,12 +246,12 @@ fn find_root_table(rsdp: usize) {
     }
 }
 
-/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI.
-pub fn root_table() -> Vec<u8> {
+/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI. `ENOMEM`.
+pub fn root_table() -> Result<Vec<u8>, Error> {
     let Some(&(address, length)) = ROOT_TABLE.get() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let mut bytes = alloc::vec![0; length];
+    let mut bytes = zeroes(length)?;
     phys::read(address, &mut bytes);
-    bytes
+    Ok(bytes)
 }

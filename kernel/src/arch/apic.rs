@@ -7,7 +7,7 @@ use spin::Mutex;
 use x86_64::registers::model_specific::Msr;
 
 use super::{cpu, irq, port};
-use crate::mm::phys;
+use crate::mm::{frame, phys};
 
 const IA32_APIC_BASE: u32 = 0x1B;
 const ENABLE: u64 = 1 << 11;
@@ -284,6 +284,8 @@ struct Line {
     level: bool,
 }
 
+/// Bytes of an IO-APIC's registers that are used.
+const IO_APIC_BYTES: usize = 0x20;
 const REDIRECTION: u32 = 0x10;
 const REDIRECT_MASKED: u32 = 1 << 16;
 const REDIRECT_LEVEL: u32 = 1 << 15;
@@ -317,10 +319,15 @@ pub fn default_wiring() {
     }
 }
 
-/// Adds an IO-APIC, all its inputs masked.
+/// Adds an IO-APIC, all its inputs masked. The address is the firmware's, and may be wrong.
 pub fn add_io_apic(address: usize, first: u32) {
-    if !phys::is_mapped(address, 0x20) {
+    let is_aligned = address.is_multiple_of(align_of::<u32>());
+    if !is_aligned || !phys::is_mapped(address, IO_APIC_BYTES) {
         log::error!("IO-APIC at {address:#x} is out of reach and not used");
+        return;
+    }
+    if frame::any_ram(address, IO_APIC_BYTES) {
+        log::error!("IO-APIC at {address:#x} is in memory and not used");
         return;
     }
     let mut controller = IoApic {
@@ -334,7 +341,7 @@ pub fn add_io_apic(address: usize, first: u32) {
     }
     log::info!(
         "IO-APIC at {address:#x}: inputs {first}..{}",
-        first + controller.inputs
+        first.saturating_add(controller.inputs)
     );
     let mut wiring = WIRING.lock();
     match wiring.controllers.iter_mut().find(|c| c.is_none()) {

@@ -8,7 +8,7 @@ use kernel_core::buddy::{self, Buddy, Frame};
 use kernel_core::memmap::MemoryMap;
 use spin::{Mutex, MutexGuard};
 
-use super::{PAGE_SIZE, phys};
+use super::{PAGE_SIZE, daemons, phys};
 
 static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 
@@ -17,6 +17,9 @@ static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 const RESERVE: usize = 1024;
 /// Below this many free frames no call may make new kernel objects.
 const LOW: usize = 512;
+/// In place of both for daemons, which get what other programs cannot use up: programs depend on
+/// them, also for their own end.
+const DAEMON_RESERVE: usize = 256;
 
 /// A counted reference to a frame of RAM. Cloning it adds a reference, dropping it removes one;
 /// the last drop frees the frame.
@@ -199,10 +202,16 @@ pub(super) fn alloc_raw_checked(by: Use) -> Option<usize> {
 
 /// `ENOMEM` when so little memory is left that programs must not make the kernel take more.
 pub fn check_room() -> Result<()> {
-    if with(|frames| frames.free()) < LOW {
-        Err(Error::new(ENOMEM))
-    } else {
+    check_room_for(0)
+}
+
+/// [`check_room`] for a call that makes the kernel take this many frames.
+pub(super) fn check_room_for(pages: usize) -> Result<()> {
+    let is_free = |kept: usize| with(|frames| frames.free()) >= pages.saturating_add(kept);
+    if is_free(LOW) || daemons::is_loaded() && is_free(DAEMON_RESERVE) {
         Ok(())
+    } else {
+        Err(Error::new(ENOMEM))
     }
 }
 
@@ -230,7 +239,12 @@ pub fn alloc_zeroed() -> Option<FrameRef> {
 
 /// A frame with undefined contents, which the caller overwrites completely.
 pub(super) fn alloc_undefined() -> Option<FrameRef> {
-    let number = with(|f| if f.free() > RESERVE { f.alloc(1) } else { None })?;
+    let alloc = |kept| with(|f| if f.free() > kept { f.alloc(1) } else { None });
+    let number = alloc(RESERVE).or_else(|| {
+        daemons::is_loaded()
+            .then(|| alloc(DAEMON_RESERVE))
+            .flatten()
+    })?;
     Some(FrameRef { number })
 }
 
@@ -253,7 +267,7 @@ pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
 }
 
 /// Whether any frame of the range is RAM of the allocator.
-pub(super) fn any_ram(phys: usize, len: usize) -> bool {
+pub(crate) fn any_ram(phys: usize, len: usize) -> bool {
     let first = (phys / PAGE_SIZE) as u64;
     let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
     with(|frames| {

@@ -167,8 +167,15 @@ unsafe impl GlobalAlloc for Heap {
                 .lock()
                 .alloc(class)
                 .map_or(ptr::null_mut(), NonNull::as_ptr),
-            None => frame::alloc_raw(pages_of(&layout), Use::Heap)
-                .map_or(ptr::null_mut(), phys::pointer),
+            None => {
+                let pages = pages_of(&layout);
+                // A long list may be refused, a small object may not: that would be a panic.
+                let is_list = pages > 1;
+                if is_list && frame::check_room_for(pages).is_err() {
+                    return ptr::null_mut();
+                }
+                frame::alloc_raw(pages, Use::Heap).map_or(ptr::null_mut(), phys::pointer)
+            }
         }
     }
 

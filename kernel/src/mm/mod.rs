@@ -1,5 +1,6 @@
 //! Memory: physical frames, the address spaces of programs, and copies from and to programs.
 
+mod daemons;
 pub mod frame;
 mod heap;
 mod lists;

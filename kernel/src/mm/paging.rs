@@ -20,7 +20,7 @@ use entry::cache_flags;
 pub use entry::{COUNTED, Entry, user_flags};
 
 use super::frame::{self, Use};
-use super::{PAGE_SIZE, phys, tlb};
+use super::{PAGE_SIZE, daemons, phys, tlb};
 
 /// The address at which kernel stacks are mapped: one top-level entry.
 pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
@@ -338,6 +338,7 @@ impl Drop for PageTable {
         if self.is_loaded() {
             activate(None);
         }
+        daemons::forget(self.root);
         tlb::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
         // Otherwise a test that walks all tables would mistake a page of RAM with the kernel's

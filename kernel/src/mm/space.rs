@@ -47,7 +47,7 @@ pub use handle::SpaceHandle;
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
-use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, list_for};
+use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, daemons, list_for};
 
 /// Pages of a device or borrowed mapping that are entered at once; the rest is entered at the
 /// first touch.
@@ -56,6 +56,8 @@ const EAGER_PAGES: usize = 4096;
 const MAX_CONTIGUOUS: usize = 1024;
 /// Most areas of a space, so that lists of them fit into contiguous memory.
 const MAX_AREAS: usize = 1 << 16;
+/// Areas in a frame of the kernel's heap, or a few more.
+const AREAS_OF_FRAME: usize = 16;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
 
@@ -135,13 +137,20 @@ impl Inner {
             .any(|(_, area)| area.pinned)
     }
 
-    /// Checks that an operation may add an area, or cut one into three: `ENOMEM`.
+    /// Checks that an operation may add an area, or cut one into three: `ENOMEM` when there are too
+    /// many, or when little memory is left, because each takes some of the kernel's own.
     fn check_areas(&self) -> Result<()> {
         self.check_more_areas(0)
     }
 
     /// [`check_areas`](Self::check_areas) for an operation that also adds `more` areas.
     fn check_more_areas(&self, more: usize) -> Result<()> {
+        self.check_count(more)?;
+        frame::check_room_for(more.div_ceil(AREAS_OF_FRAME))
+    }
+
+    /// The part of [`check_more_areas`](Self::check_more_areas) about their number.
+    fn check_count(&self, more: usize) -> Result<()> {
         match self.areas.len() + more + 2 <= MAX_AREAS {
             true => Ok(()),
             false => Err(Error::new(ENOMEM)),
@@ -151,17 +160,26 @@ impl Inner {
     /// A list with room for the present entries of a range; `ENOMEM` when memory has no run of
     /// that length. Make it before anything changes.
     fn room_for_entries(&mut self, addr: usize, len: usize) -> Result<Vec<(usize, Entry)>> {
-        list_for(self.present(addr, len))
-    }
-
-    /// Pages of a range that are present.
-    fn present(&mut self, addr: usize, len: usize) -> usize {
         let mut present = 0;
         self.table.update(addr, len, |_, entry| {
             present += 1;
             entry
         });
-        present
+        list_for(present)
+    }
+
+    /// Entered frames of RAM in a range, and those of them without other references.
+    fn pages(&mut self, addr: usize, len: usize) -> (usize, usize) {
+        let mut counts = Counts::lock();
+        let (mut all, mut own) = (0, 0);
+        self.table.update(addr, len, |_, entry| {
+            if entry.is_counted() {
+                all += 1;
+                own += usize::from(counts.refs(entry.phys()) == 1);
+            }
+            entry
+        });
+        (all, own)
     }
 
     /// Finds the place for a new area and makes room there.
@@ -279,94 +297,6 @@ impl AddrSpace {
         }
     }
 
-    /// Moves the mappings of `source` in `[addr, addr+len)` here (`OP_TRANSFER`). `EFAULT` for a
-    /// hole, `EBUSY` for pinned ones.
-    pub fn transfer(
-        &self,
-        source: &Arc<AddrSpace>,
-        addr: usize,
-        len: usize,
-        at: Placement,
-        prot: Prot,
-    ) -> Result<(usize, Pieces)> {
-        check_range(addr, len)?;
-        if core::ptr::eq(Arc::as_ptr(source), self) {
-            return Err(Error::new(EBUSY));
-        }
-        let (moved, mut entries) = {
-            let mut inner = source.inner.lock();
-            inner.check_areas()?;
-            if !inner.areas.covers(addr, len) {
-                return Err(Error::new(EFAULT));
-            }
-            if inner.has_pinned(addr, len) {
-                return Err(Error::new(EBUSY));
-            }
-            let moved = inner.areas.overlapping(addr, len).count();
-            (moved, inner.room_for_entries(addr, len)?)
-        };
-        let (here, replaced) = {
-            let mut inner = self.inner.lock();
-            inner.check_more_areas(moved)?;
-            inner.place(at, len)?
-        };
-        let areas = {
-            let mut inner = source.inner.lock();
-            let areas = inner.areas.remove(addr, len);
-            inner.table.update(addr, len, |page, entry| {
-                entries.push((page, entry));
-                Entry::EMPTY
-            });
-            areas
-        };
-        let mut inner = self.inner.lock();
-        for (base, mut area) in areas {
-            if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
-                let from_here = lender
-                    .as_ref()
-                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
-                *lender = match lender.take() {
-                    // Borrowed from the space that it leaves now, or from the one that it enters.
-                    None => Some(source.clone()),
-                    Some(_) if from_here => None,
-                    other => other,
-                };
-            }
-            area.prot = if area.backing.is_own() {
-                prot
-            } else {
-                prot & area.max_prot
-            };
-            inner.areas.insert(here + (base - addr), area);
-        }
-        let mut failed = None;
-        for (page, entry) in entries {
-            let target = here + (page - addr);
-            let area_prot = inner
-                .areas
-                .find(target)
-                .map_or(Prot::empty(), |(_, a)| a.prot);
-            if failed.is_none() {
-                failed = inner.enter(target, reprotected(entry, area_prot)).err();
-            } else {
-                release(entry);
-            }
-        }
-        let undone = failed.map(|_| inner.take(here, len));
-        drop(inner);
-        let pieces = unmapped(replaced);
-        match (failed, undone) {
-            (Some(error), Some(undone)) => {
-                // Without memory for page tables the moved pages are lost to both spaces; only a
-                // caller that moves between its own helpers can see this.
-                defer_unmapped(unmapped(undone));
-                defer_unmapped(pieces);
-                Err(error)
-            }
-            _ => Ok((here, pieces)),
-        }
-    }
-
     /// Unmaps `[addr, addr+len)`; holes are no error. `EBUSY` when a pinned page is in it. The
     /// caller sends Munmap for the returned pieces.
     pub fn unmap(&self, addr: usize, len: usize) -> Result<Pieces> {
@@ -378,10 +308,10 @@ impl AddrSpace {
         let is_inside =
             |(base, area): (usize, &Area<Backing>)| base < addr && addr + len < base + area.len;
         if inner.areas.find(addr).is_some_and(is_inside) {
-            inner.check_areas()?;
-            // The cut takes memory; what is unmapped gives more back, if it is there.
+            inner.check_count(0)?;
+            // The cut takes memory; a frame that only this space has gives more back.
             if let Err(error) = frame::check_room()
-                && inner.present(addr, len) == 0
+                && inner.pages(addr, len).1 == 0
             {
                 return Err(error);
             }
@@ -408,8 +338,6 @@ impl AddrSpace {
     /// device memory and borrowed ranges can only lose rights (`EACCES`).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
         check_range(addr, len)?;
-        // It may cut areas, of which a program has many.
-        frame::check_room()?;
         let mut inner = self.inner.lock();
         inner.check_areas()?;
         let forbidden = inner
@@ -505,17 +433,12 @@ impl AddrSpace {
 
     /// Entered frames of RAM, and those of them without other references.
     pub fn pages(&self) -> (usize, usize) {
-        let mut inner = self.inner.lock();
-        let mut counts = Counts::lock();
-        let (mut all, mut own) = (0, 0);
-        inner.table.update(0, USER_END, |_, entry| {
-            if entry.is_counted() {
-                all += 1;
-                own += usize::from(counts.refs(entry.phys()) == 1);
-            }
-            entry
-        });
-        (all, own)
+        self.inner.lock().pages(0, USER_END)
+    }
+
+    /// Records that a daemon runs in it.
+    pub(crate) fn set_daemon(&self) {
+        daemons::add(self.root);
     }
 
     /// Whether an area holds the address.

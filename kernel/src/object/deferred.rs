@@ -4,15 +4,18 @@
 //! close (a pipe that carries a pipe that …), or in an error path. So dropping only queues a
 //! message; `scheme::reaper` sends it.
 
-use alloc::collections::LinkedList;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use ::syscall::schemev2::Sqe;
+pub use kernel_core::queue::{Entry, Queue};
 use spin::Mutex;
 
 use super::SchemeId;
 
-/// A message to send.
-pub enum Work {
+/// What a scheme is told. Requests are messages, too, so that the entry of a message in the queue
+/// here can move to that of a daemon.
+#[derive(Debug)]
+pub enum Message {
     /// The last reference to a description is gone.
     Close {
         /// Its scheme.
@@ -29,18 +32,20 @@ pub enum Work {
         /// The process that closed it.
         pid: usize,
     },
+    /// A request to a daemon.
+    Request(Sqe),
 }
 
 /// The messages in order. There may be more than contiguous memory has room for, because a program
 /// that ends drops everything at once.
-static QUEUE: Mutex<LinkedList<Work>> = Mutex::new(LinkedList::new());
+static QUEUE: Mutex<Queue<Message>> = Mutex::new(Queue::new());
 /// Whether the queue is not empty. Every system call checks this, and a load is cheaper than the
 /// lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Queues a message.
-pub fn defer(work: Work) {
-    QUEUE.lock().push_back(work);
+pub fn defer(message: Entry<Message>) {
+    QUEUE.lock().push(message);
     PENDING.store(true, Ordering::Relaxed);
 }
 
@@ -50,9 +55,9 @@ pub fn is_pending() -> bool {
 }
 
 /// Takes the oldest message.
-pub fn next() -> Option<Work> {
+pub fn next() -> Option<Entry<Message>> {
     let mut queue = QUEUE.lock();
-    let work = queue.pop_front();
+    let message = queue.pop();
     PENDING.store(!queue.is_empty(), Ordering::Relaxed);
-    work
+    message
 }

@@ -10,7 +10,7 @@ use spin::Mutex;
 
 use super::{
     SchemeId,
-    deferred::{self, Work},
+    deferred::{self, Entry, Message},
 };
 
 bitflags! {
@@ -55,6 +55,9 @@ pub struct Description {
     scheme: SchemeId,
     number: usize,
     state: Mutex<DescriptionState>,
+    /// The close message, for which there may be no memory later: a program can have very many
+    /// files, which all end with it. `None` once it is queued.
+    close: Option<Entry<Message>>,
 }
 
 impl Description {
@@ -64,6 +67,7 @@ impl Description {
             scheme,
             number,
             state: Mutex::new(state),
+            close: Some(Entry::new(Message::Close { scheme, number })),
         }
     }
 
@@ -106,9 +110,8 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
-        deferred::defer(Work::Close {
-            scheme: self.scheme,
-            number: self.number,
-        });
+        if let Some(message) = self.close.take() {
+            deferred::defer(message);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     mm,
     object::{
         Description, InternalFlags,
-        deferred::{self, Work},
+        deferred::{self, Entry, Message},
     },
 };
 
@@ -137,11 +137,11 @@ pub fn close(file: Arc<Description>) {
     let internal = file.state().internal;
     if internal.contains(InternalFlags::NOTIFY_ON_DETACH) {
         let (scheme, number) = (file.scheme(), file.number());
-        deferred::defer(Work::Detach {
+        deferred::defer(Entry::new(Message::Detach {
             scheme,
             number,
             pid: caller().pid,
-        });
+        }));
     }
 }
 

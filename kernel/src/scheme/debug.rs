@@ -5,7 +5,7 @@
 //! kept, and never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd,
 //! "winsize")` returns a handle from which the screen's rows and columns are read, a `u16` each.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::LinkedList, string::String};
 
 use ::syscall::{
     EventFlags,
@@ -63,7 +63,7 @@ pub fn announce_output() {
 }
 
 /// The numbers of the handles that `which` selects.
-fn handles(which: impl Fn(&Handle) -> bool) -> Vec<usize> {
+fn handles(which: impl Fn(&Handle) -> bool) -> LinkedList<usize> {
     let all = HANDLES.lock();
     let wanted = all.iter().filter(|(_, handle)| which(handle));
     wanted.map(|(number, _)| number).collect()

@@ -1,6 +1,6 @@
 //! Reads typed bytes, for the schemes `debug` and `serio`.
 
-use alloc::vec::Vec;
+use alloc::collections::LinkedList;
 
 use ::syscall::{
     EventFlags,
@@ -37,8 +37,9 @@ pub fn read(
     buf.write(bytes.get(..count).unwrap_or(&[]))
 }
 
-/// Reports to event queues that these handles of a scheme can be read.
-pub fn announce(scheme: GlobalSchemes, handles: Vec<usize>) {
+/// Reports to event queues that these handles of a scheme can be read. There may be more than
+/// contiguous memory has room for.
+pub fn announce(scheme: GlobalSchemes, handles: LinkedList<usize>) {
     for handle in handles {
         trigger(kernel_id(scheme), handle, EventFlags::EVENT_READ);
     }

@@ -1,6 +1,7 @@
 //! `irq`: interrupts for drivers. Legacy lines by number, message interrupts by reserved vector.
 
 use alloc::{
+    collections::LinkedList,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -172,7 +173,8 @@ fn list_top(buf: UserBuf, header: u16, start: usize) -> Result<usize> {
 }
 
 fn list_cpu(buf: UserBuf, header: u16, start: usize) -> Result<usize> {
-    let names: Vec<_> = COUNTS
+    // A list of all would be longer than a page.
+    let names: LinkedList<_> = COUNTS
         .lock()
         .free(start)
         .map(|irq| (u64::from(irq) + 1, irq.to_string()))

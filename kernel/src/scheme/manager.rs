@@ -34,6 +34,7 @@ fn socket(number: usize) -> Result<Arc<UserScheme>> {
 
 /// Makes a scheme that the current context serves.
 fn create() -> Result<OpenResult> {
+    let space = sched::current_space()?;
     let mut schemes = USER_SCHEMES.lock();
     let start = schemes.next;
     let mut id = start;
@@ -54,6 +55,8 @@ fn create() -> Result<OpenResult> {
     };
     let scheme = Arc::new(UserScheme::new(SchemeId(id), &sched::current()));
     schemes.list.insert(SchemeId(id), scheme);
+    drop(schemes);
+    space.set_daemon();
     OpenResult::plain(id)
 }
 

@@ -24,7 +24,12 @@ mod sys;
 mod time;
 mod user;
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, LinkedList},
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
 
 use ::syscall::{
     CallFlags, EventFlags, MapFlags, MunmapFlags, StdFsCallKind,
@@ -38,7 +43,10 @@ use crate::{
         UserBuf,
         space::{AddrSpace, Pieces, Placement, Prot, Unmapped},
     },
-    object::{Description, DescriptionState, InternalFlags, SchemeId},
+    object::{
+        Description, DescriptionState, InternalFlags, SchemeId,
+        deferred::{Entry, Message},
+    },
     proc::{Caller, FileTable},
 };
 
@@ -110,8 +118,8 @@ fn bad_fd<T>() -> Result<T> {
 }
 
 /// The operations on the objects of one scheme. `number` is the scheme's own number for an object.
-/// Buffers belong to the current program. Everything but `close`, `detach` and
-/// `unmapped_without_waiting` may block.
+/// Buffers belong to the current program. Everything but `close`,
+/// `fevent_without_waiting` and `unmapped_without_waiting` may block.
 pub trait Scheme: Send + Sync {
     /// Opens `path` below an object.
     fn open(
@@ -309,12 +317,8 @@ pub trait Scheme: Send + Sync {
     /// Reports that a mapping is gone, without waiting for the scheme. Must not block.
     fn unmapped_without_waiting(&self, _number: usize, _request: MunmapRequest) {}
 
-    /// Reports that the last reference to an object is gone. Must not block.
+    /// Reports that the last reference to an object of the kernel is gone. Must not block.
     fn close(&self, _number: usize) {}
-
-    /// Reports that process `pid` closed a descriptor of an object with `NOTIFY_ON_DETACH`. Must
-    /// not block.
-    fn detach(&self, _number: usize, _pid: usize) {}
 }
 
 /// Splits the metadata of a file system call: `EINVAL` when words are missing, `EOPNOTSUPP` for an
@@ -406,25 +410,33 @@ fn user_scheme(id: SchemeId) -> Option<Arc<user::UserScheme>> {
     USER_SCHEMES.lock().list.get(&id).cloned()
 }
 
-/// Closes object `number` of a scheme, if the scheme still exists.
-fn close(id: SchemeId, number: usize) {
-    event::forget_file(id, number);
-    if let Ok(scheme) = get(id) {
-        scheme.close(number);
-    }
-}
-
-/// Notifies a scheme of a closed descriptor.
-fn detach(id: SchemeId, number: usize, pid: usize) {
-    if let Ok(scheme) = get(id) {
-        scheme.detach(number, pid);
+/// Tells a scheme of a dropped descriptor, if the scheme still exists.
+fn deliver(message: Entry<Message>) {
+    let id = match *message.value() {
+        Message::Close { scheme, number } => {
+            event::forget_file(scheme, number);
+            scheme
+        }
+        Message::Detach { scheme, .. } => scheme,
+        // Requests do not come through the queue of drops.
+        Message::Request(_) => return,
+    };
+    match (get(id), message.value()) {
+        (Ok(SchemeRef::User(scheme)), _) => scheme.post(message),
+        (Ok(SchemeRef::Kernel(scheme)), &Message::Close { number, .. }) => scheme.close(number),
+        // No scheme of the kernel asks for notices of closed descriptors.
+        _ => {}
     }
 }
 
 /// Ends all daemons' schemes that a context has made.
 fn creator_ended(context: &crate::sched::ContextRef) {
-    let mut all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
-    all.retain(|scheme| scheme.is_made_by(context));
+    let is_its = |scheme: &&Arc<user::UserScheme>| scheme.is_made_by(context);
+    // There may be more than contiguous memory has room for.
+    let all: LinkedList<_> = {
+        let schemes = USER_SCHEMES.lock();
+        schemes.list.values().filter(is_its).cloned().collect()
+    };
     if !all.is_empty()
         && let Some(space) = context.space()
     {

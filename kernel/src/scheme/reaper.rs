@@ -6,10 +6,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{close, detach, unmapped_without_waiting};
+use super::{deliver, unmapped_without_waiting};
 use crate::{
     mm::space::{self, Deferred},
-    object::deferred::{self, Work},
+    object::deferred,
 };
 
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -28,18 +28,7 @@ pub fn run() {
 
 /// Sends one message about a dropped descriptor. False when there is none.
 fn send() -> bool {
-    let Some(work) = deferred::next() else {
-        return false;
-    };
-    match work {
-        Work::Close { scheme, number } => close(scheme, number),
-        Work::Detach {
-            scheme,
-            number,
-            pid,
-        } => detach(scheme, number, pid),
-    }
-    true
+    deferred::next().map(deliver).is_some()
 }
 
 /// Does one piece of the address spaces' deferred work. False when there is none.

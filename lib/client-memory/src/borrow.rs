@@ -80,7 +80,6 @@ pub struct Frames {
 
 /// Pages of another program that are being borrowed.
 pub struct Borrowing {
-    space: Fd,
     wanted: Wanted,
     /// Where the daemon maps them.
     place: Place,
@@ -88,6 +87,8 @@ pub struct Borrowing {
     mappings: Vec<Mapping>,
     done: usize,
     frames: Vec<Frames>,
+    /// The program's address space. Fields are dropped in order: it goes last.
+    space: Fd,
 }
 
 /// Pages of another program, mapped in this daemon, and their places in physical memory.

@@ -147,20 +147,31 @@ impl<'a> Server<'a> {
 
     /// The next request, or the one after it when the next has the opcode to skip.
     pub fn next_but(&self, skipped: Opcode) -> Result<Sqe, String> {
+        self.next_after(skipped).map(|(sqe, _)| sqe)
+    }
+
+    /// [`next_but`](Self::next_but), and whether one was skipped.
+    pub fn next_after(&self, skipped: Opcode) -> Result<(Sqe, bool), String> {
         let sqe = self.next()?;
         if sqe.opcode == skipped as u8 {
-            self.next()
+            self.next().map(|sqe| (sqe, true))
         } else {
-            Ok(sqe)
+            Ok((sqe, false))
         }
     }
 
     /// As `close`, where a Cancel may come first.
     pub fn close_after_cancel(&self, fd: usize, number: usize) -> Verdict {
+        self.close_after(Opcode::Cancel, fd, number).map(drop)
+    }
+
+    /// As `close`, where a request may come first; whether one did.
+    pub fn close_after(&self, first: Opcode, fd: usize, number: usize) -> Result<bool, String> {
         expect("close", sys::close(fd), Ok(0))?;
-        let sqe = self.next_but(Opcode::Cancel)?;
+        let (sqe, skipped) = self.next_after(first)?;
         let close = Opcode::CloseMsg as u8;
-        expect("last", (sqe.opcode, sqe.args[0] as usize), (close, number))
+        expect("last", (sqe.opcode, sqe.args[0] as usize), (close, number))?;
+        Ok(skipped)
     }
 
     pub fn send(&self, cqe: &Cqe) -> Outcome {

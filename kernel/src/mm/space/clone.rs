@@ -35,6 +35,8 @@ impl AddrSpace {
                     },
                     _ => continue,
                 };
+                // Each area takes some of the kernel's own memory, and there may be many.
+                frame::check_room()?;
                 let private = matches!(backing, Backing::Private);
                 let Area {
                     len,

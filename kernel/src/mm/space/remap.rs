@@ -1,6 +1,9 @@
-//! Moves, grows and shrinks mappings inside one address space (MREMAP).
+//! Moves mappings: inside one address space (MREMAP), where they also grow and shrink, and from one
+//! to another.
 
-use ::syscall::error::{EBUSY, EPERM, Error, Result};
+use alloc::sync::Arc;
+
+use ::syscall::error::{EBUSY, EFAULT, EPERM, Error, Result};
 use kernel_core::area::{Area, Placement, Prot};
 
 use super::{
@@ -43,6 +46,9 @@ impl AddrSpace {
             return Err(Error::new(EPERM));
         }
         let kept = old_size.min(new_size);
+        // Holes between the mappings become areas.
+        let moved = inner.areas.overlapping(old, kept).count();
+        inner.check_more_areas(moved)?;
         let mut entries = inner.room_for_entries(old, kept)?;
         let (new, mut removed) = inner.place(at, new_size)?;
         if kept < old_size {
@@ -89,6 +95,94 @@ impl AddrSpace {
                 defer_unmapped(pieces);
                 Err(error)
             }
+        }
+    }
+
+    /// Moves the mappings of `source` in `[addr, addr+len)` here (`OP_TRANSFER`). `EFAULT` for a
+    /// hole, `EBUSY` for pinned ones.
+    pub fn transfer(
+        &self,
+        source: &Arc<AddrSpace>,
+        addr: usize,
+        len: usize,
+        at: Placement,
+        prot: Prot,
+    ) -> Result<(usize, Pieces)> {
+        check_range(addr, len)?;
+        if core::ptr::eq(Arc::as_ptr(source), self) {
+            return Err(Error::new(EBUSY));
+        }
+        let (moved, mut entries) = {
+            let mut inner = source.inner.lock();
+            inner.check_areas()?;
+            if !inner.areas.covers(addr, len) {
+                return Err(Error::new(EFAULT));
+            }
+            if inner.has_pinned(addr, len) {
+                return Err(Error::new(EBUSY));
+            }
+            let moved = inner.areas.overlapping(addr, len).count();
+            (moved, inner.room_for_entries(addr, len)?)
+        };
+        let (here, replaced) = {
+            let mut inner = self.inner.lock();
+            inner.check_more_areas(moved)?;
+            inner.place(at, len)?
+        };
+        let areas = {
+            let mut inner = source.inner.lock();
+            let areas = inner.areas.remove(addr, len);
+            inner.table.update(addr, len, |page, entry| {
+                entries.push((page, entry));
+                Entry::EMPTY
+            });
+            areas
+        };
+        let mut inner = self.inner.lock();
+        for (base, mut area) in areas {
+            if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
+                let from_here = lender
+                    .as_ref()
+                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
+                *lender = match lender.take() {
+                    // Borrowed from the space that it leaves now, or from the one that it enters.
+                    None => Some(source.clone()),
+                    Some(_) if from_here => None,
+                    other => other,
+                };
+            }
+            area.prot = if area.backing.is_own() {
+                prot
+            } else {
+                prot & area.max_prot
+            };
+            inner.areas.insert(here + (base - addr), area);
+        }
+        let mut failed = None;
+        for (page, entry) in entries {
+            let target = here + (page - addr);
+            let area_prot = inner
+                .areas
+                .find(target)
+                .map_or(Prot::empty(), |(_, a)| a.prot);
+            if failed.is_none() {
+                failed = inner.enter(target, reprotected(entry, area_prot)).err();
+            } else {
+                release(entry);
+            }
+        }
+        let undone = failed.map(|_| inner.take(here, len));
+        drop(inner);
+        let pieces = unmapped(replaced);
+        match (failed, undone) {
+            (Some(error), Some(undone)) => {
+                // Without memory for page tables the moved pages are lost to both spaces; only a
+                // caller that moves between its own helpers can see this.
+                defer_unmapped(unmapped(undone));
+                defer_unmapped(pieces);
+                Err(error)
+            }
+            _ => Ok((here, pieces)),
         }
     }
 }

@@ -4,6 +4,7 @@ use ::syscall::schemev2::Opcode;
 
 use super::request_buffer::Mapping;
 use super::{File, UserScheme};
+use crate::object::deferred::{Entry, Message};
 use crate::scheme::{MunmapRequest, Scheme};
 
 /// The step that undoes an abandoned request if the daemon has carried it out.
@@ -43,7 +44,10 @@ impl UserScheme {
             mapping.release();
         }
         match (abandoned.undo, answered) {
-            (Undo::Close, Some(number)) => self.close(number),
+            (Undo::Close, Some(number)) => {
+                let scheme = self.id();
+                self.post(Entry::new(Message::Close { scheme, number }));
+            }
             (Undo::Unmap(file, request), Some(_)) => {
                 self.unmapped_without_waiting(file.number(), request);
             }

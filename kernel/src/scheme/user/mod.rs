@@ -9,7 +9,6 @@ mod request_buffer;
 mod socket;
 
 use alloc::{
-    collections::LinkedList,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -32,7 +31,10 @@ use crate::{
         PAGE_SIZE, UserBuf,
         space::{AddrSpace, SchemeGrant},
     },
-    object::{Description, InternalFlags},
+    object::{
+        Description, InternalFlags,
+        deferred::{Entry, Message, Queue},
+    },
     proc,
     sched::{self, Context, ContextRef, WaitQueue},
 };
@@ -46,7 +48,7 @@ struct State {
     open: bool,
     /// Requests that the daemon has not read yet. There may be more than contiguous memory has
     /// room for: a program that ends closes all its files at once.
-    todo: LinkedList<Sqe>,
+    todo: Queue<Message>,
     requests: Requests<ContextRef, File, AbandonedRequest>,
 }
 
@@ -69,6 +71,18 @@ fn sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
         *place = *arg;
     }
     sqe
+}
+
+/// A message as the daemon reads it.
+fn sqe_of(message: &Message) -> Sqe {
+    let nobody = Caller::default();
+    match *message {
+        Message::Close { number, .. } => sqe(Opcode::CloseMsg, &[number as u64], nobody),
+        Message::Detach { number, pid, .. } => {
+            sqe(Opcode::Detach, &[number as u64], Caller { pid, ..nobody })
+        }
+        Message::Request(sqe) => sqe,
+    }
 }
 
 /// [`sqe`] with the caller's user and group in the last argument.
@@ -106,7 +120,7 @@ impl UserScheme {
     pub fn new(id: SchemeId, daemon: &ContextRef) -> Self {
         let state = State {
             open: true,
-            todo: LinkedList::new(),
+            todo: Queue::new(),
             requests: Requests::new(),
         };
         Self {
@@ -165,13 +179,13 @@ impl UserScheme {
         trigger(MANAGER, self.id.0, EventFlags::EVENT_READ);
     }
 
-    /// Queues a request without a waiting client.
-    fn post(&self, sqe: Sqe) {
+    /// Queues a message without a waiting client.
+    pub fn post(&self, message: Entry<Message>) {
         let mut state = self.state.lock();
         if !state.open {
             return;
         }
-        state.todo.push_back(sqe);
+        state.todo.push(message);
         drop(state);
         self.announce();
     }
@@ -185,10 +199,10 @@ impl UserScheme {
                 tag,
                 ..Sqe::default()
             };
-            self.post(Sqe {
+            self.post(Entry::new(Message::Request(Sqe {
                 opcode: Opcode::Cancel as u8,
                 ..cancel
-            });
+            })));
         }
     }
 
@@ -203,7 +217,7 @@ impl UserScheme {
             .begin(waiter, files)
             .ok_or(Error::new(EAGAIN))?;
         sqe.tag = tag;
-        state.todo.push_back(sqe);
+        state.todo.push(Entry::new(Message::Request(sqe)));
         drop(state);
         self.announce();
         Ok(tag)
@@ -550,11 +564,12 @@ impl Scheme for UserScheme {
         let undo = Undo::Unmap(file.clone(), request);
         let address =
             value(self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), undo)?)?;
-        if !aligned(address) {
-            return Err(Error::new(EINVAL));
-        }
         let grant = SchemeGrant::new(file.clone(), map.offset as u64, map.flags.bits());
-        match space.map_scheme(placement(map), map.size, rights, &source, address, grant) {
+        let mapped = match aligned(address) {
+            true => space.map_scheme(placement(map), map.size, rights, &source, address, grant),
+            false => Err(Error::new(EINVAL)),
+        };
+        match mapped {
             Ok((address, replaced)) => {
                 notify_unmapped(replaced);
                 Ok(address)
@@ -573,20 +588,5 @@ impl Scheme for UserScheme {
     fn unmapped_without_waiting(&self, number: usize, request: MunmapRequest) {
         // The daemon must answer every Munmap, so it needs a tag even without a waiting client.
         let _ = self.begin(Self::munmap_sqe(number, request), None, Vec::new());
-    }
-
-    fn close(&self, number: usize) {
-        self.post(sqe(Opcode::CloseMsg, &[number as u64], Caller::default()));
-    }
-
-    fn detach(&self, number: usize, pid: usize) {
-        self.post(sqe(
-            Opcode::Detach,
-            &[number as u64],
-            Caller {
-                pid,
-                ..Caller::default()
-            },
-        ));
     }
 }

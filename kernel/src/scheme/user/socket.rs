@@ -9,7 +9,7 @@ use ::syscall::{
 };
 use kernel_core::requests::{Reply, TagError};
 
-use super::{File, State, UserScheme, deliver_files};
+use super::{File, State, UserScheme, deliver_files, sqe_of};
 use crate::{
     mm::UserBuf,
     proc, sched,
@@ -62,11 +62,13 @@ fn take_requests(state: &mut State, buf: UserBuf) -> Option<Result<usize>> {
     }
     let mut stored = 0;
     for chunk in buf.chunks(SQE_SIZE) {
-        let Some(sqe) = state.todo.front() else { break };
-        if let Err(error) = chunk.write_all(sqe) {
+        let Some(message) = state.todo.first() else {
+            break;
+        };
+        if let Err(error) = chunk.write_all(&sqe_of(message)) {
             return Some(if stored > 0 { Ok(stored) } else { Err(error) });
         }
-        state.todo.pop_front();
+        drop(state.todo.pop());
         stored += SQE_SIZE;
     }
     Some(Ok(stored))

@@ -1,0 +1,302 @@
+//! A program that takes all memory but what the kernel keeps for itself, or leaves single frames
+//! only: what the kernel can refuse is refused then, and the machine goes on.
+//!
+//! `scarce-memory`, on one node; it starts itself with an argument for the other parts
+//! ([`program`]). `scarce-memory check NAME` makes only one of the [`CHECKS`].
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod memory;
+mod program;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use guest_tests::Suite;
+use libredox::Fd;
+use runtime::{Result, env, fd, fs, path, sys};
+use syscall::error::{EFAULT, EINVAL, ENOMEM};
+use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
+
+use memory::{All, BUFFER, PAGE, pipe, system};
+use program::{Asking, refused};
+
+runtime::main!(main);
+
+const PROGRAM: &str = "scarce-memory";
+/// Programs that ask for long lists: more than the frames that the kernel keeps suffice for.
+const PROGRAMS: usize = 16;
+/// Pages given back once memory is used up, for the other programs of the node.
+const OTHERS: usize = 64;
+/// Timers that a file has at most.
+const TIMERS: usize = 1024;
+/// Bytes that a pipe holds at most.
+const PIPE: usize = 64 << 10;
+/// Files of a kind for which the kernel keeps more than it keeps for itself.
+const KEEPERS: usize = 300;
+/// Programs that end with very many files.
+const ENDING: usize = 2;
+/// How often others may run before memory is given back: more than often enough for them to end.
+const YIELDS: usize = 10_000;
+/// Frames that the kernel keeps for small objects, or a few less.
+const KEPT: u64 = 256;
+
+/// Makes some checks.
+type Check = fn(&mut Suite);
+
+/// The checks by name.
+const CHECKS: [(&str, Check); 5] = [
+    ("lists", scarce),
+    ("areas", areas),
+    ("tables", tables),
+    ("daemon", daemon),
+    ("files", files),
+];
+
+fn main() -> i32 {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let chosen = match words.as_slice() {
+        [] => None,
+        ["check", name] => Some(*name),
+        [role, ..] => return program::run(role),
+    };
+    let mut suite = Suite::new(PROGRAM);
+    for (name, check) in CHECKS {
+        if chosen.is_none_or(|chosen| chosen == name) {
+            check(&mut suite);
+        }
+    }
+    suite.finish()
+}
+
+fn errno<T>(result: Result<T>) -> i32 {
+    result.err().map_or(0, |error| error.errno)
+}
+
+fn scarce(suite: &mut Suite) {
+    let result = numbers("fcntl", |_| Ok(()));
+    let errors = result.map(|(errors, ())| errors);
+    let errors = errors.unwrap_or_else(|error| [error.errno].into());
+    suite.check("numbers without memory", refused(&errors));
+
+    let kept = kept().unwrap_or_else(|error| [error.errno; 4]);
+    suite.equal("what calls keep without memory", kept, [ENOMEM; 4]);
+
+    let mut many = Asking::start("threads");
+    let single = |all: &mut All| -> Result<[i32; 4]> {
+        if let Ok(many) = &mut many {
+            many.ask()?;
+        }
+        let null = Fd::new(path::open("/scheme/null", syscall::O_RDWR)?);
+        let (output, input) = pipe()?;
+        let buffer = system(syscall::SYS_WRITE, [null.raw(), all.base, BUFFER]);
+        let piped = system(syscall::SYS_WRITE, [input.raw(), all.base, PIPE]);
+        // The pipe gives back what it took.
+        let taken = piped.and_then(|count| {
+            let got = system(syscall::SYS_READ, [output.raw(), all.base, PIPE])?;
+            (0 < got && got == count)
+                .then_some(got)
+                .ok_or(runtime::Error::new(EINVAL))
+        });
+        let texts = ["context", "log", "iostat", "stat"];
+        let texts = texts.iter().try_for_each(|name| {
+            let file = Fd::new(path::open(&alloc::format!("/scheme/sys/{name}"), 0)?);
+            fd::read(file.raw(), &mut [0; 64]).map(drop)
+        });
+        let opened = fs::read("/scheme/null");
+        let timers = timers();
+        Ok([buffer, taken, texts.and(opened).map(|_| 0), timers].map(errno))
+    };
+    let result = numbers("dup2", single);
+    let (errors, others) = result.unwrap_or_else(|error| ([error.errno].into(), [EFAULT; 4]));
+    suite.check("numbers without contiguous memory", refused(&errors));
+    // A few pages side by side, which the timers want, a daemon may have given back meanwhile.
+    let [buffer, taken, texts, timers] = others;
+    suite.equal(
+        "other calls without contiguous memory",
+        [buffer, taken, texts],
+        [ENOMEM, 0, 0],
+    );
+    suite.equal(
+        "timers without contiguous memory",
+        [0, ENOMEM].contains(&timers),
+        true,
+    );
+
+    let ended = many.map_or_else(|error| error.errno, |mut many| many.end());
+    suite.equal("threads that wait for the same", ended, 0);
+
+    suite.equal("a daemon goes on", errno(fs::read("/scheme/null")), 0);
+    let again = Asking::start("dup2").and_then(|mut program| {
+        program.ask()?;
+        Ok(program.end())
+    });
+    let again = again.unwrap_or_else(|error| error.errno);
+    suite.equal("the number with memory", again, 0);
+}
+
+/// What calls say that have the kernel keep something on files and areas that are there, again and
+/// again while memory is used up: texts, timers, and areas that are cut in pieces.
+fn kept() -> Result<[i32; 4]> {
+    let files = |path: &str| -> Result<Vec<Fd>> {
+        let open = |_| path::open(path, syscall::O_RDWR).map(Fd::new);
+        (0..KEEPERS).map(open).collect()
+    };
+    let texts = files("/scheme/sys/iostat")?;
+    let clocks = files(&timer_path())?;
+    let mut all = All::take()?;
+    all.give_last(OTHERS)?;
+    let read = |file: &Fd| fd::read(file.raw(), &mut [0]).map(drop);
+    let shown = errno(texts.iter().try_for_each(read));
+    drop(texts);
+    let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+    drop(clocks);
+    // Every other page of the memory that is there gets other rights.
+    let cut = |page: usize| {
+        let at = all.base + page * PAGE;
+        let rights = MapFlags::PROT_READ.bits();
+        system(syscall::SYS_MPROTECT, [at, PAGE, rights]).map(drop)
+    };
+    let cut = errno((1..all.pages).step_by(2).try_for_each(cut));
+    // What is not there gives nothing back that a cut could take.
+    let unmapped = errno(all.give(all.pages + OTHERS + 1, 1));
+    let last = all.give(all.pages - 1, 1);
+    all.give(0, all.pages)?;
+    last?;
+    Ok([shown, armed, cut, unmapped])
+}
+
+fn timer_path() -> String {
+    alloc::format!("/scheme/time/{CLOCK_MONOTONIC}/timer")
+}
+
+/// Arms as many timers as a file may have, which do not fire.
+fn timers() -> Result<usize> {
+    arm(&Fd::new(path::open(&timer_path(), syscall::O_RDWR)?))
+}
+
+fn arm(file: &Fd) -> Result<usize> {
+    let never = syscall::TimeSpec {
+        tv_sec: i64::MAX,
+        tv_nsec: 0,
+    };
+    (0..TIMERS).try_fold(0, |_, _| fd::write(file.raw(), &never))
+}
+
+/// Has programs ask for numbers while memory is used up; `fcntl`: as it is then, `dup2`: after
+/// single frames were given back. Their error numbers, and what `meanwhile` has found.
+fn numbers<T>(call: &str, meanwhile: impl FnOnce(&mut All) -> Result<T>) -> Result<(Vec<i32>, T)> {
+    let mut programs = Vec::with_capacity(PROGRAMS);
+    for _ in 0..PROGRAMS {
+        programs.push(Asking::start(call)?);
+    }
+    let mut errors = Vec::with_capacity(PROGRAMS);
+    let mut all = All::take()?;
+    all.give_last(OTHERS)?;
+    if call == "dup2" {
+        all.give_single()?;
+    }
+    let asked = programs
+        .iter_mut()
+        .try_for_each(|program| program.ask().map(drop));
+    let found = asked.and_then(|()| meanwhile(&mut all));
+    system(syscall::SYS_FUNMAP, [all.base, BUFFER, 0])?;
+    errors.extend(programs.iter_mut().map(Asking::end));
+    // What is left of the area, with holes.
+    all.give(BUFFER / PAGE, all.pages - BUFFER / PAGE)?;
+    found.map(|found| (errors, found))
+}
+
+/// Has the kernel make very many areas of few.
+fn areas(suite: &mut Suite) {
+    let refused = || -> Result<[i32; 3]> {
+        let mut programs = Asking::start_all(&["move", "copy", "punch"])?;
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        let asked = programs
+            .iter_mut()
+            .try_for_each(|program| program.ask().map(drop));
+        all.give(0, all.pages)?;
+        let mut errors = [0; 3];
+        for (error, program) in errors.iter_mut().zip(&mut programs) {
+            *error = program.end();
+        }
+        asked.map(|()| errors)
+    };
+    let refused = refused().map_err(|error| error.errno);
+    suite.equal("areas without memory", refused, Ok([ENOMEM; 3]));
+}
+
+/// Has file tables grow, for which the kernel needs contiguous memory.
+fn tables(suite: &mut Suite) {
+    let free = || -> Result<u64> {
+        let stat = Fd::new(path::open("/scheme/sys/stat", syscall::O_RDONLY)?);
+        // Memory that is there.
+        let mut text = alloc::vec![1; PAGE];
+        let (_, free) = numbers("resize", |_| {
+            let count = fd::read(stat.raw(), &mut text)?;
+            let text = core::str::from_utf8(&text[..count]).unwrap_or_default();
+            let mut lines = text.lines();
+            let free = lines.find_map(|line| line.strip_prefix("frames_free: ")?.parse().ok());
+            free.ok_or(runtime::Error::new(EINVAL))
+        })?;
+        Ok(free)
+    };
+    let enough = match free() {
+        Ok(KEPT..) => Ok(()),
+        other => Err(alloc::format!("{other:?}")),
+    };
+    suite.check("frames kept from long lists", enough);
+}
+
+/// A daemon touches new pages when programs have also had the kernel make all the objects that it
+/// makes for them. Then it ends, and the process manager, a daemon itself, must not miss that.
+fn daemon(suite: &mut Suite) {
+    let touched = || -> Result<[i32; 2]> {
+        let open = |_| path::open(&timer_path(), syscall::O_RDWR).map(Fd::new);
+        let clocks: Vec<Fd> = (0..KEEPERS).map(open).collect::<Result<_>>()?;
+        let mut daemon = Asking::start("daemon")?;
+        let mut all = All::take()?;
+        let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+        let asked = daemon.ask();
+        daemon.let_go();
+        let_others_run();
+        drop(clocks);
+        all.give(0, all.pages)?;
+        asked?;
+        Ok([armed, daemon.end()])
+    };
+    let touched = touched().map_err(|error| error.errno);
+    suite.equal("new pages of a daemon", touched, Ok([ENOMEM, 0]));
+}
+
+/// Lets programs end that were let go. To wait for one of them takes memory.
+fn let_others_run() {
+    for _ in 0..YIELDS {
+        sys::yield_now();
+    }
+}
+
+/// Ends programs that have very many files, all at once.
+fn files(suite: &mut Suite) {
+    let ended = || -> Result<()> {
+        let mut programs = Asking::start_all(&["files"; ENDING])?;
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        for program in &mut programs {
+            program.ask()?;
+        }
+        programs.iter_mut().for_each(Asking::let_go);
+        let_others_run();
+        all.give(0, all.pages)?;
+        match programs.iter_mut().map(Asking::end).max() {
+            Some(0) => Ok(()),
+            error => Err(runtime::Error::new(error.unwrap_or(EFAULT))),
+        }
+    };
+    suite.equal("files closed without memory", errno(ended()), 0);
+    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+}

@@ -1,0 +1,281 @@
+//! The programs that ask the kernel for something while memory is used up. They get ready while
+//! there is memory, and allocate nothing after that.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use libredox::Fd;
+use runtime::process::{Child, Command};
+use runtime::{Result, fd, path, probe, state, sys, thread};
+use syscall::error::{EFAULT, ENOMEM};
+use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG};
+
+use crate::memory::{PAGE, map, map_device, map_shared, pipe, system, touch, unmap};
+use crate::{PROGRAM, errno};
+
+/// The largest descriptor number: a table that has it takes 128 contiguous frames.
+const LAST_NUMBER: usize = 65_535;
+/// Threads that wait for the same: a list of a word for each is longer than a page.
+const THREADS: usize = 600;
+/// Pages of a range that is cut into areas; an address space has room for hardly more.
+const RANGE: usize = 60_000;
+/// Files that a program has open when it ends.
+const FILES: usize = 60_000;
+/// Pages that a daemon touches.
+const DAEMON_PAGES: usize = 64;
+
+/// What a program is started for, by its argument: what it prepares, and what it asks for.
+type Role = (
+    &'static str,
+    fn() -> Result<usize>,
+    fn(usize) -> Result<usize>,
+);
+
+/// The roles of programs with one thread.
+const ROLES: [Role; 8] = [
+    ("fcntl", nothing, |_| {
+        system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
+    }),
+    ("dup2", nothing, use_up_both),
+    ("resize", nothing, |_| {
+        Ok(resize(0) | resize(UPPER_FDTBL_TAG))
+    }),
+    ("move", range_with_holes, move_range),
+    ("copy", space_with_areas, copy_space),
+    ("punch", || map_device(RANGE), punch),
+    ("files", open_files, Ok),
+    ("daemon", become_daemon, touch_new_pages),
+];
+
+fn nothing() -> Result<usize> {
+    Ok(0)
+}
+
+/// The part of a program that was started with this argument. It tells when it is ready, asks when
+/// its input ends, closes its output, and keeps what it got until nobody can write errors for it to
+/// read; the error number is its status.
+pub fn run(role: &str) -> i32 {
+    if role == "threads" {
+        return many_threads();
+    }
+    let Some((_, prepare, ask)) = ROLES.iter().find(|(name, ..)| *name == role) else {
+        return EFAULT;
+    };
+    let prepared = prepare();
+    say_ready();
+    let _ = fd::read(0, &mut [0]);
+    let asked = prepared.and_then(ask);
+    let _ = fd::close(1);
+    let _ = fd::read(2, &mut [0]);
+    errno(asked)
+}
+
+fn say_ready() {
+    let _ = fd::write(1, &[0]);
+}
+
+/// Asks for the last number in both number spaces.
+fn use_up_both(_: usize) -> Result<usize> {
+    use_up(LAST_NUMBER).and(use_up(UPPER_FDTBL_TAG | LAST_NUMBER))
+}
+
+/// Asks for this number, and for smaller ones until there is memory for them; what the first one
+/// gave.
+fn use_up(number: usize) -> Result<usize> {
+    let first = system(syscall::SYS_DUP2, [0, number, 0]);
+    let mut halves = 0;
+    let mut asked = first;
+    while asked.is_err() && LAST_NUMBER >> halves > PAGE / size_of::<usize>() {
+        halves += 1;
+        let smaller = number - LAST_NUMBER + (LAST_NUMBER >> halves);
+        asked = system(syscall::SYS_DUP2, [0, smaller, 0]);
+    }
+    first
+}
+
+/// Makes a number space of this program's file table as large as there is memory for.
+fn resize(which: usize) -> usize {
+    let grows = |size: &usize| {
+        let words = [FileTableVerb::Resize as usize, which, *size];
+        fd::call(state::filetable_fd(), &words.map(|word| word as u64)).is_ok()
+    };
+    let mut sizes = (0..7).map(|halves| (LAST_NUMBER + 1) >> halves);
+    sizes.find(grows).unwrap_or(0)
+}
+
+/// A range of which every other page is mapped.
+fn range_with_holes() -> Result<usize> {
+    punch(map_shared(RANGE)?)
+}
+
+/// Unmaps every other page of the range at `base`.
+fn punch(base: usize) -> Result<usize> {
+    let mut pages = (1..RANGE).step_by(2);
+    pages.try_for_each(|page| unmap(base + page * PAGE, 1).map(drop))?;
+    Ok(base)
+}
+
+/// Moves the range at `base`; what is between its areas becomes memory, too.
+fn move_range(base: usize) -> Result<usize> {
+    let (size, rights) = (RANGE * PAGE, MapFlags::PROT_READ.bits());
+    let words = [base, size, 0, size, rights, 0];
+    sys::demux(probe::syscall(syscall::SYS_MREMAP, words))
+}
+
+/// This program's address space, with an area for each page of a range.
+fn space_with_areas() -> Result<usize> {
+    let base = map(RANGE)?;
+    let rights = MapFlags::PROT_READ.bits();
+    let mut pages = (0..RANGE).step_by(2);
+    pages.try_for_each(|page| {
+        system(syscall::SYS_MPROTECT, [base + page * PAGE, PAGE, rights]).map(drop)
+    })?;
+    fd::dup_upper(state::thread_fd(), b"addrspace")
+}
+
+/// Copies an address space, to a number that is free.
+fn copy_space(space: usize) -> Result<usize> {
+    let name = b"exclusive";
+    let free = UPPER_FDTBL_TAG | LAST_NUMBER >> 4;
+    let words = [space, name.as_ptr().addr(), name.len(), free, 0, 0];
+    sys::demux(probe::syscall(syscall::SYS_DUP_INTO, words))
+}
+
+fn open_files() -> Result<usize> {
+    (0..FILES).try_fold(0, |_, _| path::open("/scheme/null", syscall::O_RDWR))
+}
+
+/// Makes a scheme, and pages that are not there yet.
+fn become_daemon() -> Result<usize> {
+    let capability = Fd::new(path::open("/scheme/namespace/scheme-creation-cap", 0)?);
+    fd::dup(capability.raw(), b"create-scheme")?;
+    map(DAEMON_PAGES)
+}
+
+fn touch_new_pages(base: usize) -> Result<usize> {
+    (0..DAEMON_PAGES).try_fold(0, |_, page| touch(base + page * PAGE))
+}
+
+/// Sleeps until a word is not 0 any more.
+fn sleep_on(word: &AtomicU32) {
+    while word.load(Ordering::Acquire) == 0 {
+        let _ = system(syscall::SYS_FUTEX, [word.as_ptr().addr(), FUTEX_WAIT, 0]);
+    }
+}
+
+/// Sets a word; the number of threads that this has woken.
+fn set(word: &AtomicU32) -> usize {
+    word.store(1, Ordering::Release);
+    let woken = system(
+        syscall::SYS_FUTEX,
+        [word.as_ptr().addr(), FUTEX_WAKE, THREADS],
+    );
+    woken.unwrap_or(0)
+}
+
+/// A thread for each of these words sleeps on it. When the input ends, they go on to sleep on one
+/// word, are woken all at once, and wait for the end of one pipe. Nothing is allocated then.
+fn many_threads() -> i32 {
+    static OWN: [AtomicU32; THREADS] = [const { AtomicU32::new(0) }; THREADS];
+    static COMMON: AtomicU32 = AtomicU32::new(0);
+    static STEPS: AtomicUsize = AtomicUsize::new(0);
+    let reach = |steps: usize| {
+        while STEPS.load(Ordering::Acquire) < steps {
+            sys::yield_now();
+        }
+    };
+    for (index, own) in OWN.iter().enumerate() {
+        let started = thread::spawn(move || {
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            sleep_on(own);
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            sleep_on(&COMMON);
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            let _ = fd::read(2, &mut [0]);
+        });
+        if let Err(error) = started {
+            return error.errno;
+        }
+        reach(index + 1);
+    }
+    say_ready();
+    let _ = fd::read(0, &mut [0]);
+    for (index, own) in OWN.iter().enumerate() {
+        set(own);
+        reach(THREADS + index + 1);
+    }
+    // The last ones may be about to sleep.
+    set(&COMMON);
+    reach(3 * THREADS);
+    let _ = fd::close(1);
+    let _ = fd::read(2, &mut [0]);
+    0
+}
+
+/// A program that waits to ask for something. Pipes that end tell it and us what to do: to write to
+/// one takes memory.
+pub struct Asking {
+    child: Child,
+    /// It asks when this is closed.
+    go: Option<Fd>,
+    /// It ends when this is closed.
+    stay: Option<Fd>,
+    /// Ends when it has asked.
+    asked: Fd,
+}
+
+impl Asking {
+    /// Starts it in this role, and waits until it is ready.
+    pub fn start(role: &str) -> Result<Self> {
+        let (input, go) = pipe()?;
+        let (asked, output) = pipe()?;
+        let (errors, stay) = pipe()?;
+        let mut command = Command::new(PROGRAM);
+        command.arg(role).stdin(&input).stdout(&output);
+        let child = command.stderr(&errors).spawn()?;
+        drop(output);
+        fd::read(asked.raw(), &mut [0])?;
+        Ok(Self {
+            child,
+            go: Some(go),
+            stay: Some(stay),
+            asked,
+        })
+    }
+
+    /// One for each role.
+    pub fn start_all(roles: &[&str]) -> Result<Vec<Self>> {
+        roles.iter().map(|role| Self::start(role)).collect()
+    }
+
+    /// Lets it ask, and waits until it has.
+    pub fn ask(&mut self) -> Result<usize> {
+        drop(self.go.take());
+        fd::read(self.asked.raw(), &mut [0])
+    }
+
+    /// Lets it end, without waiting for that.
+    pub fn let_go(&mut self) {
+        drop(self.stay.take());
+    }
+
+    /// Its error number, 0 if it had what it asked for.
+    pub fn end(&mut self) -> i32 {
+        self.let_go();
+        let ended = self.child.wait();
+        ended.map_or_else(
+            |error| error.errno,
+            |status| status.code().unwrap_or(EFAULT),
+        )
+    }
+}
+
+/// Whether each error number is that of missing memory or none, and some are.
+pub fn refused(errors: &[i32]) -> core::result::Result<(), alloc::string::String> {
+    let known = errors.iter().all(|error| [0, ENOMEM].contains(error));
+    if known && errors.contains(&ENOMEM) {
+        Ok(())
+    } else {
+        Err(alloc::format!("{errors:?}"))
+    }
+}
