@@ -70,7 +70,7 @@ impl Scheme for AcpiScheme {
             Some(AcpiVerb::ReadRxsdt)
                 if number & READ_TABLE != 0 && flags.contains(CallFlags::READ) =>
             {
-                let table = root_table();
+                let table = root_table()?;
                 payload.write(&table)?;
                 Ok(table.len())
             }
