@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guest_tests::{Suite, at_rest, settled};
+use guest_tests::{Suite, at_rest, kernel_count, settled};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
@@ -472,6 +472,18 @@ fn arguments_from_hell(suite: &mut Suite) {
         errno(fd::dup(state::proc_fd(), b"thread-99")),
         ENOENT,
     );
+
+    // More than half of the free memory: the managers have no room for a copy.
+    let free = kernel_count("frames_free").map_or(0, |frames| frames as usize);
+    let long = alloc::vec![0_u8; free * 4096 / 10 * 6];
+    for (name, manager) in [
+        ("a long name for the manager of names", namespace),
+        ("a long name for the manager of processes", state::proc_fd()),
+        ("a long name of a part of a thread", state::thread_fd()),
+    ] {
+        suite.equal(name, errno(fd::dup(manager, &long)), EINVAL);
+    }
+    drop(long);
 
     // Every call with every kind of payload; only that the manager lives on counts.
     for verb in (0..24_u64).filter(|verb| ![0, 2, 3, 8].contains(verb)) {
