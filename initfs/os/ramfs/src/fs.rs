@@ -35,6 +35,17 @@ pub struct FileSystem {
     now: u64,
 }
 
+/// The flags by which a file that was opened with `flags` is read and written: [`O_RDONLY`] and
+/// `O_WRONLY`, neither of them for a file that was opened for its status only.
+///
+/// [`O_RDONLY`]: syscall::O_RDONLY
+pub fn access(flags: usize) -> usize {
+    match flags & O_STAT {
+        0 => flags & O_ACCMODE,
+        _ => 0,
+    }
+}
+
 impl FileSystem {
     /// An empty file system that uses at most `limit` bytes.
     pub fn new(limit: u64) -> Self {
@@ -169,28 +180,23 @@ impl FileSystem {
             },
         };
         let must_be_directory = flags & O_DIRECTORY != 0 || path.ends_with('/');
+        let empties = flags & (O_TRUNC | O_STAT) == O_TRUNC;
+        let writes = empties || access(flags) & syscall::O_WRONLY != 0;
+        let reads = access(flags) & syscall::O_RDONLY != 0;
         let node = self.node(inode)?;
         if node.is_directory() {
             // Directories cannot be written to, emptied or executed.
-            if flags & O_ACCMODE & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
+            if writes {
                 return Err(Error::new(EISDIR));
             }
         } else if must_be_directory {
             return Err(Error::new(ENOTDIR));
         }
-        let mut rights = 0;
-        if flags & O_STAT == 0 {
-            if flags & syscall::O_RDONLY != 0 {
-                rights |= 4;
-            }
-            if flags & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
-                rights |= 2;
-            }
-        }
+        let rights = if reads { 4 } else { 0 } | if writes { 2 } else { 0 };
         if !node.allows(user, rights) {
             return Err(Error::new(EACCES));
         }
-        if flags & O_TRUNC != 0 {
+        if empties {
             self.truncate(inode, 0)?;
         }
         self.node_mut(inode)?.opened += 1;
@@ -682,6 +688,13 @@ mod tests {
         fs.open(ROOT, "public", NEW, OWNER).unwrap();
         fails(fs.open(ROOT, "secret", O_RDONLY, GUEST), EACCES);
         assert!(fs.open(ROOT, "secret", O_STAT, GUEST).is_ok());
+        // Who opens a file for its status only gets no right by other flags.
+        fs.write(secret, None, b"hidden").unwrap();
+        let all = O_STAT | O_RDWR | O_TRUNC;
+        assert_eq!(fs.open(ROOT, "secret", all, GUEST), Ok(secret));
+        assert_eq!(fs.attributes(secret).unwrap().size, 6);
+        assert_eq!(access(all), 0);
+        assert_eq!(access(O_RDONLY | O_CREAT | 0o644), O_RDONLY);
         assert!(fs.open(ROOT, "public", O_RDONLY, GUEST).is_ok());
         fails(fs.open(ROOT, "public", O_WRONLY, GUEST), EACCES);
         fails(fs.open(ROOT, "public", O_RDONLY | O_TRUNC, GUEST), EACCES);

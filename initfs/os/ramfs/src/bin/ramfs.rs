@@ -11,7 +11,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use ramfs::fs::{Device, FileSystem, Inode, ROOT, User};
+use ramfs::fs::{Device, FileSystem, Inode, ROOT, User, access};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
@@ -104,8 +104,8 @@ fn run(limit: u64) -> Result<()> {
 
 struct Handle {
     inode: Inode,
-    /// The `O_*` flags it was opened with.
-    flags: usize,
+    /// What it was opened for: [`access`].
+    access: usize,
     /// Its opener, since later requests do not always name their user.
     user: User,
 }
@@ -162,7 +162,7 @@ impl SchemeSync for RamFs {
         self.fs.open(ROOT, "", O_STAT, user)?;
         Ok(self.handles.add(Handle {
             inode: ROOT,
-            flags: O_STAT,
+            access: 0,
             user,
         }))
     }
@@ -179,7 +179,12 @@ impl SchemeSync for RamFs {
         let start = self.handles.get(dir)?.inode;
         self.mark_time();
         let inode = self.fs.open(start, path, flags, user)?;
-        Ok(self.handles.open_positioned(Handle { inode, flags, user }))
+        let access = access(flags);
+        Ok(self.handles.open_positioned(Handle {
+            inode,
+            access,
+            user,
+        }))
     }
 
     fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
@@ -198,7 +203,7 @@ impl SchemeSync for RamFs {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         let handle = self.handles.get(id)?;
-        if handle.flags & O_RDONLY == 0 {
+        if handle.access & O_RDONLY == 0 {
             return Err(Error::new(EBADF));
         }
         self.fs.read(handle.inode, offset, buf)
@@ -214,7 +219,7 @@ impl SchemeSync for RamFs {
     ) -> Result<usize> {
         self.mark_time();
         let handle = self.handles.get(id)?;
-        if handle.flags & O_WRONLY == 0 {
+        if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
         // `F_SETFL` may have changed what the file was opened with.
@@ -230,7 +235,7 @@ impl SchemeSync for RamFs {
     fn ftruncate(&mut self, id: usize, length: u64, _ctx: &CallerCtx) -> Result<()> {
         self.mark_time();
         let handle = self.handles.get(id)?;
-        if handle.flags & O_WRONLY == 0 {
+        if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
         self.fs.truncate(handle.inode, length)
@@ -347,9 +352,14 @@ impl SchemeSync for RamFs {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque_offset: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let handle = self.handles.get(id)?;
+        // The rights were checked for what the directory was opened for.
+        if handle.access & O_RDONLY == 0 {
+            return Err(Error::new(EBADF));
+        }
         let entries: Vec<(&str, DirentKind)> = self
             .fs
-            .list(self.handles.get(id)?.inode)?
+            .list(handle.inode)?
             .map(|(name, _, kind)| match kind {
                 MODE_DIR => (name, DirentKind::Directory),
                 MODE_CHR => (name, DirentKind::CharDev),

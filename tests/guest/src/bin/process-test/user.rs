@@ -3,16 +3,27 @@
 use guest_tests::Suite;
 use libredox::Fd;
 use runtime::process::{self, Command};
-use runtime::{fd, fs, path, state};
-use syscall::error::{EACCES, EPERM};
+use runtime::{Result, fd, fs, path, state};
+use syscall::error::{EACCES, EBADF, EPERM};
 
 use crate::errno;
 
 /// An ordinary user.
 const USER: u32 = 1000;
+/// A file and a directory that are root's alone.
+const SECRET: &str = "/tmp/process-test.secret";
+const SECRET_DIRECTORY: &str = "/tmp/process-test.secrets";
 
 /// Has a process of an ordinary user try it.
 pub fn limits(suite: &mut Suite) {
+    let secrets = || -> Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).mode(0o600).open(SECRET)?;
+        fd::write(file.as_raw_fd(), b"hidden")?;
+        let flags = syscall::O_CREAT | syscall::O_DIRECTORY | 0o700;
+        fd::close(path::open(SECRET_DIRECTORY, flags)?)
+    };
+    suite.equal("secrets of root", errno(secrets()), 0);
     let user = Command::new("process-test")
         .arg("user")
         .uid(USER)
@@ -26,6 +37,9 @@ pub fn limits(suite: &mut Suite) {
         user.map_err(|error| error.errno),
         Ok(true),
     );
+    let kept = fs::read_to_string(SECRET).map_err(|error| error.errno);
+    suite.equal("a secret afterwards", kept.as_deref(), Ok("hidden"));
+    let _ = (fs::remove_file(SECRET), fs::remove_dir(SECRET_DIRECTORY));
 }
 
 /// Runs as an ordinary user.
@@ -50,5 +64,23 @@ pub fn run() -> i32 {
         suite.equal("the manager's own rights", errno(result), EPERM);
     }
     suite.equal("the debug port", fs::read("/scheme/debug").is_err(), true);
+    let read_as = |path: &str, flags: usize| {
+        let file = Fd::new(path::open(path, flags | syscall::O_STAT)?);
+        fd::read(file.raw(), &mut [0])?;
+        fd::write(file.raw(), b"x")
+    };
+    let secret = read_as(SECRET, syscall::O_RDWR | syscall::O_TRUNC);
+    suite.equal("a file opened for its status", errno(secret), EBADF);
+    for (directory, flags) in [
+        (SECRET_DIRECTORY, syscall::O_STAT),
+        (SECRET_DIRECTORY, syscall::O_STAT | syscall::O_RDONLY),
+        (SECRET_DIRECTORY, 0),
+    ] {
+        let list = || {
+            let opened = path::open(directory, flags | syscall::O_DIRECTORY)?;
+            fd::getdents(Fd::new(opened).raw(), &mut [0; 256], 0)
+        };
+        suite.equal("a directory not opened for reading", errno(list()), EBADF);
+    }
     suite.finish()
 }
