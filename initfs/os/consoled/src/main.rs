@@ -22,6 +22,7 @@
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use consoled::discipline::{Discipline, Reader};
@@ -47,6 +48,14 @@ const MAX_FOREGROUND: usize = 64;
 const SCREEN: &str = "/scheme/debug/screen";
 /// Bytes to send to the port at a time: fewer than the kernel keeps for the screen.
 const SHOWN_AT_ONCE: usize = 4096;
+/// Bytes of one write that are shown; the writer has to send the rest again. What is shown is
+/// copied, and a program may write as much as it has memory.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+/// Most bytes that are inserted into a line by one write; no line is longer.
+const INSERTED_AT_ONCE: usize = 16 * 1024;
+/// Pieces of the log that are shown before others get their turn: programs may write lines as fast
+/// as they are read here.
+const LOG_PIECES: usize = 16;
 /// The log's file of lines for the console.
 const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
@@ -116,7 +125,9 @@ fn run() -> Result<()> {
                 Status::Idle => break,
             }
         }
-        queue.wait(None, &mut ready)?;
+        if !console.has_more_log {
+            queue.wait(None, &mut ready)?;
+        }
     }
 }
 
@@ -174,6 +185,8 @@ struct Console {
     port: Fd,
     screen: Option<ScreenPort>,
     log: Option<Fd>,
+    /// Whether lines of the log may be there that were not read yet.
+    has_more_log: bool,
     discipline: Discipline,
     handles: Handles<Handle>,
     /// Reads that wait, by request.
@@ -186,6 +199,7 @@ impl Console {
             port,
             screen,
             log,
+            has_more_log: false,
             discipline: Discipline::default(),
             handles: Handles::default(),
             waiting: BTreeMap::new(),
@@ -228,18 +242,23 @@ impl Console {
 
     /// Shows new lines of the log, unless a program that reads bytes has the screen.
     fn take_log(&mut self) {
-        let Some(log) = &self.log else { return };
+        self.has_more_log = false;
         let is_raw = |handle: &Handle| matches!(handle, Handle::Input(Reader::Raw));
         if self.handles.values().any(is_raw) {
             return;
         }
-        let mut out = Vec::new();
-        let mut block = [0; 4096];
-        // The loop ends when nothing more is there, or the log has ended.
-        while let Ok(count @ 1..) = log.read(&mut block) {
+        for _ in 0..LOG_PIECES {
+            let Some(log) = &self.log else { return };
+            let mut block = [0; 4096];
+            // Nothing more is there, or the log has ended.
+            let Ok(count @ 1..) = log.read(&mut block) else {
+                return;
+            };
+            let mut out = Vec::new();
             self.discipline.terminal().log(&block[..count], &mut out);
+            self.show(&out);
         }
-        self.show(&out);
+        self.has_more_log = true;
     }
 
     fn key(&mut self, byte: u8) {
@@ -414,12 +433,20 @@ impl SchemeSync for Console {
     ) -> Result<usize> {
         match self.handles.get_mut(id)? {
             Handle::Input(Reader::Completer) => {
-                let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
+                if buf.len() > INSERTED_AT_ONCE {
+                    return Err(Error::new(EINVAL));
+                }
+                // The text lies in the caller's memory, so only this copy is checked and used.
+                let text = String::from_utf8(buf.into()).map_err(|_| Error::new(EINVAL))?;
                 let mut out = Vec::new();
-                self.discipline.terminal().insert(text, &mut out);
+                self.discipline.terminal().insert(&text, &mut out);
                 self.show(&out);
             }
-            Handle::Input(_) => self.show_output(buf),
+            Handle::Input(_) => {
+                let shown = &buf[..buf.len().min(WRITTEN_AT_ONCE)];
+                self.show_output(shown);
+                return Ok(shown.len());
+            }
             Handle::Keyboard => {
                 buf.iter().for_each(|byte| self.key(*byte));
                 self.work();
