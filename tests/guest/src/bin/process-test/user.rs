@@ -82,5 +82,14 @@ pub fn run() -> i32 {
         };
         suite.equal("a directory not opened for reading", errno(list()), EBADF);
     }
+    let foreground = |pid: u32| {
+        let console = Fd::new(path::open("/scheme/console", syscall::O_RDWR)?);
+        let foreground = Fd::new(fd::dup(console.raw(), b"pgrp")?);
+        fd::write(foreground.raw(), &(pid as usize).to_ne_bytes())
+    };
+    let own = errno(foreground(process::id()));
+    suite.equal("^C for the own process", own, 0);
+    suite.equal("^C for init", errno(foreground(1)), EPERM);
+    suite.equal("^C for nobody", errno(foreground(77_777)), EPERM);
     suite.finish()
 }
