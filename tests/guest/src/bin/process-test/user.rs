@@ -1,10 +1,12 @@
 //! What an ordinary user must not be able to do.
 
+use alloc::vec::Vec;
+
 use guest_tests::Suite;
 use libredox::Fd;
 use runtime::process::{self, Command};
 use runtime::{Result, fd, fs, path, state};
-use syscall::error::{EACCES, EBADF, EPERM};
+use syscall::error::{EACCES, EBADF, ENFILE, EPERM};
 
 use crate::errno;
 
@@ -13,6 +15,8 @@ const USER: u32 = 1000;
 /// A file and a directory that are root's alone.
 const SECRET: &str = "/tmp/process-test.secret";
 const SECRET_DIRECTORY: &str = "/tmp/process-test.secrets";
+/// The log, of which each reader gets a copy.
+const LOG: &str = "/scheme/log";
 
 /// Has a process of an ordinary user try it.
 pub fn limits(suite: &mut Suite) {
@@ -37,6 +41,7 @@ pub fn limits(suite: &mut Suite) {
         user.map_err(|error| error.errno),
         Ok(true),
     );
+    suite.equal("the log afterwards", errno(fs::read(LOG)), 0);
     let kept = fs::read_to_string(SECRET).map_err(|error| error.errno);
     suite.equal("a secret afterwards", kept.as_deref(), Ok("hidden"));
     let _ = (fs::remove_file(SECRET), fs::remove_dir(SECRET_DIRECTORY));
@@ -91,5 +96,18 @@ pub fn run() -> i32 {
     suite.equal("^C for the own process", own, 0);
     suite.equal("^C for init", errno(foreground(1)), EPERM);
     suite.equal("^C for nobody", errno(foreground(77_777)), EPERM);
+    suite.equal("many readers of a full log", errno(read_log()), ENFILE);
     suite.finish()
+}
+
+/// Fills the log with lines that the console does not show, and opens it again and again for
+/// reading.
+fn read_log() -> Result<()> {
+    let log = Fd::new(path::open(LOG, syscall::O_WRONLY)?);
+    let line = alloc::format!("TRACE {:1000}\n", "process-test");
+    for _ in 0..300 {
+        fd::write(log.raw(), line.as_bytes())?;
+    }
+    let open = |_| path::open(LOG, syscall::O_RDONLY).map(Fd::new);
+    (0..100).map(open).collect::<Result<Vec<Fd>>>().map(drop)
 }
