@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use syscall::error::{
     EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EPERM,
@@ -22,6 +23,9 @@ pub const ROOT: Inode = 1;
 
 /// Longest name of a directory entry, in bytes.
 pub const MAX_NAME: usize = 255;
+
+/// Longest path that is given, in bytes.
+pub const MAX_PATH: usize = 4096;
 
 /// What a file or directory costs besides its content, in bytes: about the size of its records.
 const NODE_COST: u64 = 256;
@@ -404,25 +408,39 @@ impl FileSystem {
 
     /// The absolute path of a file or directory, without a leading slash; `None` if it was
     /// removed.
-    pub fn path(&self, inode: Inode) -> Option<String> {
-        let mut path = String::new();
+    ///
+    /// # Errors
+    /// ENAMETOOLONG: it is longer than any path that can be opened. Directories may be nested so
+    /// deeply.
+    pub fn path(&self, inode: Inode) -> Result<Option<String>> {
+        let mut names = Vec::new();
+        let mut length = 0;
         let mut current = inode;
-        // A directory has a link to its parent; the one of a file must be searched for.
         while current != ROOT {
-            let parent = match &self.nodes.get(&current)?.content {
-                Content::Directory { parent, .. } => *parent,
-                _ => self.parent_of(current)?,
+            let Some((name, parent)) = self.link(current) else {
+                return Ok(None);
             };
-            let entries = self.entries(parent).ok()?;
-            let (name, _) = entries.iter().find(|(_, inode)| **inode == current)?;
-            path = if path.is_empty() {
-                name.clone()
-            } else {
-                alloc::format!("{name}/{path}")
-            };
+            length += name.len() + 1;
+            if length > MAX_PATH {
+                return Err(Error::new(ENAMETOOLONG));
+            }
+            names.push(name);
             current = parent;
         }
-        Some(path)
+        names.reverse();
+        Ok(Some(names.join("/")))
+    }
+
+    /// The directory entry that leads to a file or directory: its name, and the directory.
+    fn link(&self, inode: Inode) -> Option<(&str, Inode)> {
+        // A directory has a link to its parent; the one of a file must be searched for.
+        let parent = match &self.nodes.get(&inode)?.content {
+            Content::Directory { parent, .. } => *parent,
+            _ => self.parent_of(inode)?,
+        };
+        let mut entries = self.entries(parent).ok()?.iter();
+        let (name, _) = entries.find(|(_, child)| **child == inode)?;
+        Some((name, parent))
     }
 
     fn parent_of(&self, inode: Inode) -> Option<Inode> {
@@ -545,7 +563,6 @@ impl FileSystem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use syscall::flag::{O_RDONLY, O_RDWR, O_WRONLY};
 
     const OWNER: User = User { uid: 0, gid: 0 };
@@ -588,8 +605,8 @@ mod tests {
         );
         fs.open(ROOT, "tmp/a", O_WRONLY | O_TRUNC, OWNER).unwrap();
         assert_eq!(fs.attributes(file).unwrap().size, 0);
-        assert_eq!(fs.path(file).as_deref(), Some("tmp/a"));
-        assert_eq!(fs.path(ROOT).as_deref(), Some(""));
+        assert_eq!(fs.path(file).unwrap().as_deref(), Some("tmp/a"));
+        assert_eq!(fs.path(ROOT).unwrap().as_deref(), Some(""));
     }
 
     #[test]
@@ -630,7 +647,7 @@ mod tests {
         assert_eq!(fs.read(file, 0, &mut [0; 10]), Ok(10));
         assert_eq!(
             (fs.attributes(file).unwrap().links, fs.path(file)),
-            (0, None)
+            (0, Ok(None))
         );
         fs.close(file);
         assert_eq!(fs.usage().0, before);
@@ -674,9 +691,30 @@ mod tests {
         fails(rename("tmp", "d/g"), ENOTDIR);
         fails(rename("tmp", "d"), ENOTEMPTY);
         assert_eq!(rename("d/e", "tmp"), Ok(()));
-        assert_eq!(fs.path(file).as_deref(), Some("d/g"));
+        assert_eq!(fs.path(file).unwrap().as_deref(), Some("d/g"));
         assert_eq!(fs.count(), count - 1);
         assert_eq!(fs.lookup(ROOT, "tmp/..", OWNER), Ok(ROOT));
+    }
+
+    #[test]
+    fn a_path_that_nobody_can_name_is_an_error() {
+        let mut fs = fs();
+        // Each directory is opened below the one before, so that no path limits the depth.
+        let mut last = ROOT;
+        for _ in 0..20_000 {
+            last = fs
+                .open(last, "d", O_CREAT | O_DIRECTORY | 0o755, OWNER)
+                .unwrap();
+        }
+        fails(fs.path(last), ENAMETOOLONG);
+        let file = fs.open(last, "f", NEW, OWNER).unwrap();
+        fails(fs.path(file), ENAMETOOLONG);
+        let mut deep = ROOT;
+        for _ in 0..MAX_PATH / 2 - 1 {
+            deep = fs.open(deep, "d", O_DIRECTORY | O_RDONLY, OWNER).unwrap();
+        }
+        let path = fs.path(deep).unwrap().unwrap();
+        assert_eq!(fs.lookup(ROOT, &path, OWNER), Ok(deep));
     }
 
     #[test]

@@ -261,10 +261,8 @@ impl SchemeSync for RamFs {
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let path = self
-            .fs
-            .path(self.handles.get(id)?.inode)
-            .unwrap_or_default();
+        let path = self.fs.path(self.handles.get(id)?.inode)?;
+        let path = path.unwrap_or_default();
         let path = alloc::format!("/scheme/file/{path}");
         if buf.len() < path.len() {
             return Err(Error::new(ENAMETOOLONG));
@@ -275,10 +273,8 @@ impl SchemeSync for RamFs {
 
     fn frename(&mut self, id: usize, path: &str, ctx: &CallerCtx) -> Result<usize> {
         let user = self.user(id, ctx)?;
-        let from = self
-            .fs
-            .path(self.handles.get(id)?.inode)
-            .ok_or(Error::new(EINVAL))?;
+        let from = self.fs.path(self.handles.get(id)?.inode)?;
+        let from = from.ok_or(Error::new(EINVAL))?;
         let path = path.strip_prefix("/scheme/file").unwrap_or(path);
         self.mark_time();
         self.fs
