@@ -350,6 +350,11 @@ pub fn read_input(bytes: &mut [u8]) -> usize {
     count
 }
 
+/// Whether there is input.
+pub fn has_input() -> bool {
+    !QUEUE.lock().is_empty()
+}
+
 /// Sets the function that is called after input has arrived (from the interrupt; it must not
 /// block). Set once.
 pub fn on_input(hook: fn()) {

@@ -349,6 +349,7 @@ impl SchemeSync for LogScheme {
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
         match self.handles.get(id)? {
             Handle::Console if self.console.is_empty() => Ok(EventFlags::empty()),
+            Handle::Open { .. } => Ok(flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE)),
             _ => Ok(flags & EventFlags::EVENT_READ),
         }
     }

@@ -20,10 +20,10 @@ use scheme::locks::Locks;
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
+use syscall::error::{EBADF, EINVAL, ENAMETOOLONG, EPERM};
 use syscall::flag::{
-    AT_REMOVEDIR, MODE_CHR, MODE_DIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT,
-    O_WRONLY,
+    AT_REMOVEDIR, EventFlags, MODE_CHR, MODE_DIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY,
+    O_STAT, O_WRONLY,
 };
 
 runtime::main!(main);
@@ -258,6 +258,12 @@ impl SchemeSync for RamFs {
 
     fn fcntl(&mut self, id: usize, _cmd: usize, _arg: usize, _ctx: &CallerCtx) -> Result<usize> {
         self.handles.get(id).map(|_| 0)
+    }
+
+    /// Files in memory are always ready, so they have no events.
+    fn fevent(&mut self, id: usize, _flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.handles.get(id)?;
+        Err(Error::new(EPERM))
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
