@@ -19,10 +19,12 @@ use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
+use syscall::data::Event;
 use syscall::error::{
-    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, ESRCH,
+    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
+    ESRCH,
 };
-use syscall::flag::{CallFlags, MapFlags};
+use syscall::flag::{CallFlags, EventFlags, MapFlags};
 
 runtime::main!(main);
 
@@ -437,6 +439,17 @@ fn arguments_from_hell(suite: &mut Suite) {
         EBADF,
     );
 
+    // A plain file has no events: the queue must not watch it after the refusal.
+    let watched = || kernel_count("event_subcribers");
+    let before = watched();
+    let refused = path::open("/scheme/event", syscall::O_RDWR).map(|queue| {
+        let (id, flags, data) = (file.raw(), EventFlags::EVENT_READ, 0);
+        (fd::write(queue, &Event { id, flags, data }), Fd::new(queue))
+    });
+    let result = refused.as_ref().map(|(result, _)| errno(*result));
+    suite.equal("events of a plain file", result, Ok(EPERM));
+    suite.equal("a refused event", settled(watched, &before), before);
+    drop(refused);
     suite.equal(
         "a copy of nothing in its own place",
         errno(fd::dup2(60_000, 60_000, b"")),
