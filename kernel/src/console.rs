@@ -257,12 +257,15 @@ pub fn enable_input() {
 
 fn receive() {
     let mut any = false;
+    let mut is_empty = false;
     {
         let mut queue = QUEUE.lock();
-        // A missing port reads as all ones: stop after what a FIFO can hold.
+        // An emulator may refill the FIFO as fast as it is read, and other work waits.
         for _ in 0..FIFO * 4 {
             let status = port::read8(LINE_STATUS);
+            // A missing port reads as all ones.
             if status & DATA_READY == 0 || status == 0xFF {
+                is_empty = true;
                 break;
             }
             let byte = port::read8(COM1);
@@ -272,6 +275,11 @@ fn receive() {
                 any = true;
             }
         }
+    }
+    if !is_empty {
+        // The interrupt comes when its line rises, and with more input there the line never fell.
+        port::write8(INTERRUPT_ENABLE, 0);
+        port::write8(INTERRUPT_ENABLE, 1);
     }
     if any {
         INPUT.wake_all();
@@ -340,6 +348,11 @@ pub fn read_input(bytes: &mut [u8]) -> usize {
         *slot = byte;
     }
     count
+}
+
+/// Whether there is input.
+pub fn has_input() -> bool {
+    !QUEUE.lock().is_empty()
 }
 
 /// Sets the function that is called after input has arrived (from the interrupt; it must not

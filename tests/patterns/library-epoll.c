@@ -99,7 +99,21 @@ static void errors(void) {
     file = open("/tmp/library-epoll", O_RDWR | O_CREAT, 0600);
     CHECK(file >= 0);
     FAILS(epoll_ctl(set, EPOLL_CTL_ADD, file, &event), EPERM);
+    // Plain files are always ready.
+    struct pollfd plain = {file, POLLIN | POLLOUT, 0};
+    CHECK(poll(&plain, 1, 20000) == 1 && plain.revents == (POLLIN | POLLOUT));
     CHECK(close(file) == 0 && unlink("/tmp/library-epoll") == 0);
+    plain.fd = open("/scheme/initfs/lib/init.d/00_base", O_RDONLY);
+    plain.events = POLLIN;
+    CHECK(poll(&plain, 1, 20000) == 1 && plain.revents == POLLIN);
+    close(plain.fd);
+    plain.fd = open("/scheme/log", O_WRONLY);
+    plain.events = POLLOUT;
+    CHECK(poll(&plain, 1, 20000) == 1 && plain.revents == POLLOUT);
+    close(plain.fd);
+    plain.fd = open("/scheme/debug", O_WRONLY);
+    CHECK(poll(&plain, 1, 20000) == 1 && plain.revents == POLLOUT);
+    close(plain.fd);
     file = open("/tmp", O_RDONLY | O_DIRECTORY);
     CHECK(file >= 0);
     FAILS(epoll_ctl(set, EPOLL_CTL_ADD, file, &event), EPERM);

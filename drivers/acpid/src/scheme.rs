@@ -13,8 +13,8 @@ use redox_scheme::{CallerCtx, OpenResult};
 use scheme::{Handles, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EISDIR, ENOENT, ENOTDIR, Error, Result};
-use syscall::flag::{O_ACCMODE, O_RDONLY};
+use syscall::error::{EACCES, EBADF, EISDIR, ENOENT, ENOTDIR, EPERM, Error, Result};
+use syscall::flag::{EventFlags, O_ACCMODE, O_RDONLY};
 
 use crate::table::Table;
 
@@ -118,6 +118,12 @@ impl SchemeSync for AcpiScheme {
             Kind::Table(index) => Ok(self.tables[index].bytes.len() as u64),
             Kind::Root | Kind::Tables => Err(Error::new(EISDIR)),
         }
+    }
+
+    /// Tables are always ready, so they have no events.
+    fn fevent(&mut self, id: usize, _flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.handle(id)?;
+        Err(Error::new(EPERM))
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {

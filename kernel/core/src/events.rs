@@ -150,25 +150,33 @@ impl Registry {
 
     /// Subscribes `queue` to `flags` of `file`, or unsubscribes it when `flags` is 0. Subscribing
     /// again changes the flags but keeps the first `data`, as on Redox; programs that want other
-    /// data unsubscribe first.
-    pub fn subscribe(&mut self, file: FileKey, queue: usize, id: usize, data: usize, flags: usize) {
+    /// data unsubscribe first. Returns the flags that it was subscribed to before.
+    pub fn subscribe(
+        &mut self,
+        file: FileKey,
+        queue: usize,
+        id: usize,
+        data: usize,
+        flags: usize,
+    ) -> usize {
         if flags == 0 {
-            if let Some(list) = self.files.get_mut(&file) {
-                list.remove(&(queue, id));
-                if list.is_empty() {
-                    self.remove(file);
-                }
+            let Some(list) = self.files.get_mut(&file) else {
+                return 0;
+            };
+            let former = list.remove(&(queue, id)).map_or(0, |entry| entry.flags);
+            if list.is_empty() {
+                self.remove(file);
             }
-            return;
+            return former;
         }
         let list = self.files.entry(file).or_default();
         // Only a new entry is empty.
         if list.is_empty() && file.scheme == self.queues {
             self.watched_queues += 1;
         }
-        list.entry((queue, id))
-            .or_insert(Subscription { data, flags })
-            .flags = flags;
+        let none = Subscription { data, flags: 0 };
+        let entry = list.entry((queue, id)).or_insert(none);
+        core::mem::replace(&mut entry.flags, flags)
     }
 
     /// All flags of `file` that any queue watches.
@@ -332,8 +340,8 @@ mod tests {
     #[test]
     fn subscribing_again_keeps_the_data() {
         let mut registry = Registry::new(QUEUES);
-        registry.subscribe(FILE, 1, 10, 77, 1);
-        registry.subscribe(FILE, 1, 10, 99, 3);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 77, 1), 0);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 99, 3), 1);
         assert_eq!(
             fire(&registry, 3),
             [Notice {
@@ -343,7 +351,8 @@ mod tests {
                 data: 77
             }]
         );
-        registry.subscribe(FILE, 1, 10, 0, 0);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), 3);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), 0);
         registry.subscribe(FILE, 1, 10, 99, 3);
         assert_eq!(
             fire(&registry, 1),

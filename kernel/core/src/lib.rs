@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod acpi_power;
+pub mod acpi_tables;
 pub mod area;
 pub mod bitset;
 pub mod bootinfo;

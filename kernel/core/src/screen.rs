@@ -100,8 +100,10 @@ impl Layout {
         let (width, height) = (info.width as usize, info.height as usize);
         let layout = match info.format {
             ScreenFormat::Rgb { shift, bits } => {
+                // A colour without bits has a place, too: it is drawn like the others.
                 let fits = |(shift, bits): (&u8, &u8)| {
-                    *bits <= 8 && u16::from(*shift) + u16::from(*bits) <= u16::from(info.bits)
+                    let end = u16::from(*shift) + u16::from(*bits);
+                    *bits <= 8 && *shift < info.bits && end <= u16::from(info.bits)
                 };
                 if !matches!(info.bits, 16 | 24 | 32) || !shift.iter().zip(&bits).all(fits) {
                     return Err(Unusable::Bits(info.bits));

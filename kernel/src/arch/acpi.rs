@@ -5,28 +5,31 @@
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
-use ::syscall::error::Error;
 use acpi::platform::interrupt::{InterruptModel, Polarity, TriggerMode};
 use acpi::platform::{Processor, ProcessorState};
 use acpi::sdt::fadt::Fadt;
+use acpi::sdt::madt::{Madt, MadtError};
 use acpi::{AcpiError, AcpiTables, Handle, Handler, PciAddress, PhysicalMapping};
+use kernel_core::acpi_tables;
 use spin::Once;
 
 use super::{apic, pit, power};
-use crate::mm::{phys, zeroes};
+use crate::mm::{self, phys};
 
 /// Accesses tables through the kernel's map of physical memory.
 #[derive(Clone, Copy, Debug)]
 struct Physmap;
 
-/// Read in place of a table that lies outside the physical map.
-static NOTHING: [u64; 32] = [0; 32];
+/// Read in place of a table that lies outside the physical map. Longer than all tables' types.
+static NOTHING: [u64; 64] = [0; 64];
 
 impl Handler for Physmap {
     unsafe fn map_physical_region<T>(&self, at: usize, size: usize) -> PhysicalMapping<Self, T> {
         // A table outside the map reads as zeros: it then has the wrong signature and length 0.
-        let (start, len) = if phys::is_mapped(at, size) {
-            ((phys::BASE + at) as *mut T, size)
+        // One that says that it is shorter than its type is read as far as the type goes.
+        let whole = size.max(size_of::<T>());
+        let (start, len) = if phys::is_mapped(at, whole) {
+            ((phys::BASE + at) as *mut T, whole)
         } else {
             log::error!("ACPI table at {at:#x}, {size} bytes, is out of reach");
             assert!(
@@ -167,21 +170,36 @@ pub fn init(rsdp: Option<u64>) {
         apic::add_io_apic(STANDARD_IO_APIC, 0);
     }
     match tables.find_table::<Fadt>() {
-        Some(fadt) => {
-            power::init(&fadt, table_bytes(&tables));
-            let timer = fadt.pm_timer_block().ok().flatten();
-            if let Some(port) = timer.and_then(power::io_port) {
-                pit::set_acpi_timer(port);
+        Some(fadt) => match acpi_tables::check_fadt(contents(&fadt)) {
+            Ok(()) => {
+                power::init(&fadt, table_bytes(&tables));
+                let timer = fadt.pm_timer_block().ok().flatten();
+                if let Some(port) = timer.and_then(power::io_port) {
+                    pit::set_acpi_timer(port);
+                }
             }
-        }
+            Err(why) => log::error!("ACPI's fixed table is unusable: {why}; no power-off"),
+        },
         None => log::warn!("no ACPI fixed table: power-off is not possible"),
     }
+}
+
+/// The bytes of a table; none of one that is out of reach.
+fn contents<T>(table: &PhysicalMapping<Physmap, T>) -> &'static [u8] {
+    // SAFETY: firmware tables are not written by anyone.
+    unsafe { phys::bytes(table.physical_start, table.region_length) }.unwrap_or(&[])
 }
 
 /// The address of the first IO-APIC if no table gives it.
 const STANDARD_IO_APIC: usize = 0xFEC0_0000;
 
 fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
+    if let Some(madt) = tables.find_table::<Madt>()
+        && let Err(why) = acpi_tables::check_madt(contents(&madt))
+    {
+        log::error!("ACPI's table of processors: {why}");
+        return Err(AcpiError::InvalidMadt(MadtError::UnexpectedEntry));
+    }
     let (model, processors) = InterruptModel::new(tables)?;
     let InterruptModel::Apic(model) = model else {
         return Err(AcpiError::HostUnimplemented);
@@ -246,12 +264,13 @@ fn find_root_table(rsdp: usize) {
     }
 }
 
-/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI. `ENOMEM`.
-pub fn root_table() -> Result<Vec<u8>, Error> {
+/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI. `ENOMEM`: its length
+/// is what the firmware says.
+pub fn root_table() -> syscall::Result<Vec<u8>> {
     let Some(&(address, length)) = ROOT_TABLE.get() else {
         return Ok(Vec::new());
     };
-    let mut bytes = zeroes(length)?;
+    let mut bytes = mm::zeroes(length)?;
     phys::read(address, &mut bytes);
     Ok(bytes)
 }

@@ -290,6 +290,8 @@ const REDIRECTION: u32 = 0x10;
 const REDIRECT_MASKED: u32 = 1 << 16;
 const REDIRECT_LEVEL: u32 = 1 << 15;
 const REDIRECT_LOW: u32 = 1 << 13;
+/// Most inputs of an IO-APIC, by the width of their count.
+const MAX_INPUTS: u32 = 256;
 /// More IO-APICs than have legacy lines on any machine that this runs on.
 const MAX_IO_APICS: usize = 16;
 
@@ -321,9 +323,10 @@ pub fn default_wiring() {
 
 /// Adds an IO-APIC, all its inputs masked. The address is the firmware's, and may be wrong.
 pub fn add_io_apic(address: usize, first: u32) {
-    let is_aligned = address.is_multiple_of(align_of::<u32>());
-    if !is_aligned || !phys::is_mapped(address, IO_APIC_BYTES) {
-        log::error!("IO-APIC at {address:#x} is out of reach and not used");
+    // Beyond so many inputs no number of an input is left for it.
+    let usable = phys::is_mapped(address, IO_APIC_BYTES) && address.is_multiple_of(0x10);
+    if !usable || first.checked_add(MAX_INPUTS).is_none() {
+        log::error!("IO-APIC at {address:#x}, first input {first}, is out of reach and not used");
         return;
     }
     if frame::any_ram(address, IO_APIC_BYTES) {

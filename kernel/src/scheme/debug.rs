@@ -207,6 +207,11 @@ impl Scheme for DebugScheme {
 
     fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
         Ok(match get(number)? {
+            // Output is taken at once.
+            Handle::Console if console::has_input() => {
+                flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE)
+            }
+            Handle::Console => flags & EventFlags::EVENT_WRITE,
             Handle::Screen(from) if console::has_output(from) => flags & EventFlags::EVENT_READ,
             _ => EventFlags::empty(),
         })

@@ -205,11 +205,22 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
         return Err(Error::new(EBADF));
     }
     let key = key(scheme, watched);
-    let mut wanted = {
+    let subscribe = |flags| {
         let mut registry = REGISTRY.lock();
-        registry.subscribe(key, number, event.id, event.data, event.flags.bits());
-        registry.wanted(key)
+        let former = registry.subscribe(key, number, event.id, event.data, flags);
+        (former, registry.wanted(key))
     };
+    let (former, wanted) = subscribe(event.flags.bits());
+    let told = tell_wanted(key, scheme, watched, wanted);
+    if told.is_err() && !event.flags.is_empty() {
+        // The scheme has refused: the queue watches what it watched before.
+        subscribe(former);
+    }
+    told
+}
+
+/// Tells a scheme which flags of a file the queues want, and reports those that it has already.
+fn tell_wanted(key: FileKey, scheme: SchemeId, watched: usize, mut wanted: usize) -> Result<()> {
     loop {
         let flags = EventFlags::from_bits_truncate(wanted);
         let ready = super::get(scheme)?.fevent(watched, flags)?;

@@ -9,7 +9,7 @@ use crate::sys;
 use alloc::format;
 use runtime::probe::{peek, poke};
 use syscall::error::*;
-use syscall::number::{SYS_CALL, SYS_READ};
+use syscall::number::{SYS_CALL, SYS_FPATH, SYS_READ, SYS_WRITE};
 use syscall::schemev2::Opcode;
 use syscall::{
     ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, ADDRSPACE_OP_MUNMAP, Map, MapFlags, O_RDONLY,
@@ -212,6 +212,22 @@ pub fn run(suite: &Suite) {
         expect("zero", peek(at), 0)?;
         expect("unmap", sys::funmap(at, SIZE), Ok(0))?;
         expect("close", sys::close(space), Ok(0))
+    });
+    suite.check("an answer of more bytes than there is room for", |s| {
+        let (fd, number) = server.file()?;
+        for (call, opcode) in [
+            (SYS_READ, Opcode::Read),
+            (SYS_WRITE, Opcode::Write),
+            (SYS_FPATH, Opcode::Fpath),
+        ] {
+            for (answer, expected) in [(16, Ok(16)), (17, Err(EIO)), (1 << 62, Err(EIO))] {
+                let client = Client::start(s, call, |page| [fd, page + BUFFER, 16, 0, 0, 0])?;
+                let sqe = server.expect(opcode)?;
+                server.answer(&sqe, Ok(answer))?;
+                expect("the client", client.finish()?, expected)?;
+            }
+        }
+        server.close(fd, number)
     });
 }
 

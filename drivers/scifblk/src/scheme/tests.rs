@@ -166,3 +166,13 @@ fn disks_come_and_go() {
     let new = fixture.open("1", O_RDWR, 0).unwrap();
     assert_eq!(fixture.transfer(Opcode::Write, new, bytes, 0), Ok(512));
 }
+
+#[test]
+fn users_cannot_take_all_handles_from_root() {
+    let mut fixture = Fixture::new();
+    fixture.scheme.add(1, disk(1).0);
+    let opened = (0..=MAX_HANDLES).map(|_| fixture.open("", O_DIRECTORY, 7));
+    assert_eq!(opened.last(), Some(error(ENFILE)));
+    let id = fixture.open("1", O_RDWR, 0).unwrap();
+    assert_eq!(fixture.plain(Opcode::Fsize, id), Ok(512));
+}

@@ -7,8 +7,10 @@ use runtime::{Error, Result};
 use scheme::{Handles, SchemeDaemon, list_directory, read_at};
 use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EEXIST, EISDIR, ENOENT, ENOTDIR, EROFS};
-use syscall::flag::{O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC, O_WRONLY};
+use syscall::error::{EACCES, EBADF, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
+use syscall::flag::{
+    EventFlags, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC, O_WRONLY,
+};
 
 struct Handle {
     inode: usize,
@@ -119,6 +121,12 @@ impl SchemeSync for InitfsScheme {
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
         Ok(self.inode(id)?.0.data.len() as u64)
+    }
+
+    /// The files are always ready, so they have no events.
+    fn fevent(&mut self, id: usize, _flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.inode(id)?;
+        Err(Error::new(EPERM))
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {

@@ -186,6 +186,8 @@ impl Editor {
                 self.find(search, self.history.len(), out);
             }
             Key::Abort => (self.line, self.cursor) = search.draft,
+            // It ends the search, whose text is on the screen, and not yet the input.
+            Key::EndOfFile if self.line.is_empty() => {}
             Key::Size { .. } => self.search = Some(search),
             _ => return false,
         }

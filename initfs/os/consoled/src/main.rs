@@ -10,7 +10,8 @@
 //!   empty). The interrupt key ^C ends the processes of all such handles by SIGINT, and closing a
 //!   handle drops its list, so that nested shells need not know of each other. An interrupt that
 //!   finds no process and no reader is kept: the next process in such a list ends at once, or a
-//!   read of such a handle takes the interrupt (one byte; 0 bytes if there was none).
+//!   read of such a handle takes the interrupt (one byte; 0 bytes if there was none). A user
+//!   other than root may list own processes only (`EPERM`).
 //! - `keyboard`: what root writes counts as typed; drivers of keyboards use it.
 //!
 //! Written text passes through, with line ends for a terminal. ^D on an empty line is the end of
@@ -22,12 +23,15 @@
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 
 use consoled::discipline::{Discipline, Reader};
 use consoled::screen::Screen;
 use hal::event::Queue;
 use libredox::Fd;
+use libredox::protocol::ProcMeta;
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use runtime::{Error, Result, env, process};
@@ -41,12 +45,22 @@ use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 
 runtime::main!(main);
 
+/// The right to ask whose processes are.
+const CREDENTIALS: &str = "/scheme/proc/proc-creds-capability";
 /// Most processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
 /// The kernel's file that gives the output for the screen and takes its cells.
 const SCREEN: &str = "/scheme/debug/screen";
 /// Bytes to send to the port at a time: fewer than the kernel keeps for the screen.
 const SHOWN_AT_ONCE: usize = 4096;
+/// Bytes of one write that are shown; the writer has to send the rest again. What is shown is
+/// copied, and a program may write as much as it has memory.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+/// Most bytes that are inserted into a line by one write; no line is longer.
+const INSERTED_AT_ONCE: usize = 16 * 1024;
+/// Pieces of the log that are shown before others get their turn: programs may write lines as fast
+/// as they are read here.
+const LOG_PIECES: usize = 16;
 /// The log's file of lines for the console.
 const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
@@ -84,7 +98,8 @@ fn run() -> Result<()> {
         0,
     )
     .ok();
-    let mut console = Console::new(port, log, ScreenPort::open());
+    let credentials = Fd::open(CREDENTIALS, libredox::flag::O_CLOEXEC, 0)?;
+    let mut console = Console::new(port, log, ScreenPort::open(), credentials);
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start(
         "console",
@@ -116,7 +131,9 @@ fn run() -> Result<()> {
                 Status::Idle => break,
             }
         }
-        queue.wait(None, &mut ready)?;
+        if !console.has_more_log {
+            queue.wait(None, &mut ready)?;
+        }
     }
 }
 
@@ -124,8 +141,8 @@ enum Handle {
     Root,
     /// Reads lines or bytes.
     Input(Reader),
-    /// Takes process ids of the foreground.
-    Foreground(Vec<u32>),
+    /// Takes process ids of the foreground, from this user.
+    Foreground(Vec<u32>, u32),
     /// Takes keys of a keyboard.
     Keyboard,
     /// Gives the terminal's size.
@@ -174,6 +191,10 @@ struct Console {
     port: Fd,
     screen: Option<ScreenPort>,
     log: Option<Fd>,
+    /// The right to ask whose processes are.
+    credentials: Fd,
+    /// Whether lines of the log may be there that were not read yet.
+    has_more_log: bool,
     discipline: Discipline,
     handles: Handles<Handle>,
     /// Reads that wait, by request.
@@ -181,11 +202,13 @@ struct Console {
 }
 
 impl Console {
-    fn new(port: Fd, log: Option<Fd>, screen: Option<ScreenPort>) -> Self {
+    fn new(port: Fd, log: Option<Fd>, screen: Option<ScreenPort>, credentials: Fd) -> Self {
         Console {
             port,
             screen,
             log,
+            credentials,
+            has_more_log: false,
             discipline: Discipline::default(),
             handles: Handles::default(),
             waiting: BTreeMap::new(),
@@ -228,18 +251,23 @@ impl Console {
 
     /// Shows new lines of the log, unless a program that reads bytes has the screen.
     fn take_log(&mut self) {
-        let Some(log) = &self.log else { return };
+        self.has_more_log = false;
         let is_raw = |handle: &Handle| matches!(handle, Handle::Input(Reader::Raw));
         if self.handles.values().any(is_raw) {
             return;
         }
-        let mut out = Vec::new();
-        let mut block = [0; 4096];
-        // The loop ends when nothing more is there, or the log has ended.
-        while let Ok(count @ 1..) = log.read(&mut block) {
+        for _ in 0..LOG_PIECES {
+            let Some(log) = &self.log else { return };
+            let mut block = [0; 4096];
+            // Nothing more is there, or the log has ended.
+            let Ok(count @ 1..) = log.read(&mut block) else {
+                return;
+            };
+            let mut out = Vec::new();
             self.discipline.terminal().log(&block[..count], &mut out);
+            self.show(&out);
         }
-        self.show(&out);
+        self.has_more_log = true;
     }
 
     fn key(&mut self, byte: u8) {
@@ -255,7 +283,7 @@ impl Console {
     fn has_foreground(&self) -> bool {
         self.handles
             .values()
-            .any(|handle| matches!(handle, Handle::Foreground(pids) if !pids.is_empty()))
+            .any(|handle| matches!(handle, Handle::Foreground(pids, _) if !pids.is_empty()))
     }
 
     /// Ends the foreground processes after an interrupt.
@@ -275,7 +303,7 @@ impl Console {
     fn take_foreground(&mut self) -> Vec<u32> {
         let mut all = Vec::new();
         for handle in self.handles.values_mut() {
-            if let Handle::Foreground(pids) = handle {
+            if let Handle::Foreground(pids, _) = handle {
                 all.append(pids);
             }
         }
@@ -301,6 +329,16 @@ impl Console {
             self.discipline.end(reader, given_up);
         }
     }
+}
+
+/// Whether a process is this user's, who may thus end it. One that has ended is nobody's.
+fn belongs_to(credentials: &Fd, pid: u32, user: u32) -> bool {
+    let mut bytes = [0; size_of::<ProcMeta>()];
+    let asked = libredox::call::get_proc_credentials(credentials.raw(), pid as usize, &mut bytes);
+    let (words, _) = bytes.as_chunks::<4>();
+    let word = |at: usize| words.get(at).map(|word| u32::from_ne_bytes(*word));
+    let [real, saved] = [offset_of!(ProcMeta, ruid), offset_of!(ProcMeta, suid)];
+    asked.is_ok() && [real, saved].iter().any(|at| word(at / 4) == Some(user))
 }
 
 fn log_error(what: &str, error: Error) {
@@ -355,7 +393,7 @@ impl SchemeSync for Console {
             b"raw" => Handle::Input(Reader::Raw),
             b"complete" => Handle::Input(Reader::Completer),
             b"winsize" => Handle::Size,
-            b"pgrp" => Handle::Foreground(Vec::new()),
+            b"pgrp" => Handle::Foreground(Vec::new(), ctx.uid),
             b"keyboard" if ctx.uid != 0 => return Err(Error::new(EPERM)),
             b"keyboard" => Handle::Keyboard,
             _ => return Err(Error::new(EINVAL)),
@@ -373,7 +411,7 @@ impl SchemeSync for Console {
     ) -> Result<usize> {
         let reader = match self.handles.get(id)? {
             Handle::Input(reader) => *reader,
-            Handle::Foreground(_) => {
+            Handle::Foreground(..) => {
                 return Ok(usize::from(self.discipline.take_interrupt()));
             }
             Handle::Size => {
@@ -414,17 +452,25 @@ impl SchemeSync for Console {
     ) -> Result<usize> {
         match self.handles.get_mut(id)? {
             Handle::Input(Reader::Completer) => {
-                let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
+                if buf.len() > INSERTED_AT_ONCE {
+                    return Err(Error::new(EINVAL));
+                }
+                // The text lies in the caller's memory, so only this copy is checked and used.
+                let text = String::from_utf8(buf.into()).map_err(|_| Error::new(EINVAL))?;
                 let mut out = Vec::new();
-                self.discipline.terminal().insert(text, &mut out);
+                self.discipline.terminal().insert(&text, &mut out);
                 self.show(&out);
             }
-            Handle::Input(_) => self.show_output(buf),
+            Handle::Input(_) => {
+                let shown = &buf[..buf.len().min(WRITTEN_AT_ONCE)];
+                self.show_output(shown);
+                return Ok(shown.len());
+            }
             Handle::Keyboard => {
                 buf.iter().for_each(|byte| self.key(*byte));
                 self.work();
             }
-            Handle::Foreground(foreground) => {
+            Handle::Foreground(foreground, user) => {
                 let (pids, rest) = buf.as_chunks::<{ size_of::<usize>() }>();
                 if !rest.is_empty() || pids.len() > MAX_FOREGROUND {
                     return Err(Error::new(EINVAL));
@@ -433,8 +479,18 @@ impl SchemeSync for Console {
                     .iter()
                     .map(|bytes| u32::try_from(usize::from_ne_bytes(*bytes)));
                 let pids: core::result::Result<Vec<u32>, _> = pids.collect();
-                *foreground = pids.map_err(|_| Error::new(EINVAL))?;
-                foreground.retain(|pid| *pid != 0);
+                let mut pids = pids.map_err(|_| Error::new(EINVAL))?;
+                pids.retain(|pid| *pid != 0);
+                let user = *user;
+                // This daemon may end all processes, but the user may not.
+                if user != 0
+                    && !pids
+                        .iter()
+                        .all(|pid| belongs_to(&self.credentials, *pid, user))
+                {
+                    return Err(Error::new(EPERM));
+                }
+                *foreground = pids;
                 if self.discipline.interrupted() {
                     self.interrupt();
                 }
@@ -466,7 +522,7 @@ impl SchemeSync for Console {
             Handle::Input(Reader::Raw) => b"/scheme/console/raw",
             Handle::Input(Reader::Completer) => b"/scheme/console/complete",
             Handle::Size => b"/scheme/console/winsize",
-            Handle::Foreground(_) => b"/scheme/console/pgrp",
+            Handle::Foreground(..) => b"/scheme/console/pgrp",
             Handle::Keyboard => b"/scheme/console/keyboard",
         };
         if buf.len() < path.len() {

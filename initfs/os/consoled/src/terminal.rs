@@ -396,7 +396,9 @@ mod tests {
         session.read();
         session.press(b"xy\x0c");
         assert_eq!(session.screen.text(), ["> xy"]);
-        session.press(b"\x15\x04");
+        session.press(b"\x15\x12\x04");
+        assert_eq!(session.screen.text(), [">"]);
+        session.press(b"\x04");
         assert_eq!(session.actions, [Action::Interrupt, Action::EndOfFile]);
     }
 

@@ -107,6 +107,11 @@ impl Lines {
         (shown, level)
     }
 
+    /// Bytes of all kept lines.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// All kept lines.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.bytes);

@@ -2,7 +2,8 @@
 //!
 //! The daemon splits written text into lines. Each line gets the time since the boot, is kept (the
 //! newest [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives
-//! all lines that were kept when the file was opened. A line that begins with a level (`ERROR`,
+//! all lines that were kept when the file was opened (users other than root get ENFILE if their
+//! open files hold [`MAX_HELD`]). A line that begins with a level (`ERROR`,
 //! `WARN`, `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
 //!
 //! Lines for the console go to the debug port until a reader opens `console`, which only root may,
@@ -33,7 +34,7 @@ use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use scheme::{Changes, Handles, SchemeDaemon, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};
+use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};
 use syscall::flag::{
     EventFlags, MODE_DIR, MODE_FILE, MapFlags, MunmapFlags, O_ACCMODE, O_CREAT, O_RDONLY, O_RDWR,
     O_STAT,
@@ -48,6 +49,8 @@ runtime::main!(main);
 
 /// Lines kept for readers, in bytes; the oldest go first.
 const KEPT_BYTES: usize = 256 * 1024;
+/// Most bytes of lines that the open files of users other than root hold.
+const MAX_HELD: usize = 8 << 20;
 /// Length of the pieces, in bytes, into which a longer line is cut.
 const MAX_LINE: usize = 2048;
 
@@ -78,6 +81,7 @@ fn run() -> Result<()> {
         console_level: level.unwrap_or(Level::Info),
         traces: Traces::new(),
         handles: Handles::default(),
+        held: 0,
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("log", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -102,6 +106,8 @@ enum Handle {
         snapshot: Vec<u8>,
         /// The beginning of a line whose end has not been written yet.
         partial: Vec<u8>,
+        /// Bytes of the snapshot that count against [`MAX_HELD`].
+        held: usize,
     },
 }
 
@@ -113,6 +119,8 @@ struct LogScheme {
     console_level: Level,
     traces: Traces,
     handles: Handles<Handle>,
+    /// Bytes that count against [`MAX_HELD`].
+    held: usize,
 }
 
 impl LogScheme {
@@ -191,6 +199,12 @@ impl SchemeSync for LogScheme {
             return Err(Error::new(ENOENT));
         }
         let readable = flags & O_RDONLY != 0 && flags & O_STAT == 0;
+        let bytes = if readable { self.lines.bytes() } else { 0 };
+        let held = if ctx.uid == 0 { 0 } else { bytes };
+        if self.held + held > MAX_HELD {
+            return Err(Error::new(ENFILE));
+        }
+        self.held += held;
         let snapshot = if readable {
             self.lines.text()
         } else {
@@ -199,6 +213,7 @@ impl SchemeSync for LogScheme {
         Ok(self.handles.open_positioned(Handle::Open {
             snapshot,
             partial: Vec::new(),
+            held,
         }))
     }
 
@@ -334,6 +349,7 @@ impl SchemeSync for LogScheme {
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
         match self.handles.get(id)? {
             Handle::Console if self.console.is_empty() => Ok(EventFlags::empty()),
+            Handle::Open { .. } => Ok(flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE)),
             _ => Ok(flags & EventFlags::EVENT_READ),
         }
     }
@@ -343,10 +359,11 @@ impl SchemeSync for LogScheme {
             self.console_reader = None;
             self.console.end_reading();
         }
-        if let Some(Handle::Open { partial, .. }) = self.handles.remove(id)
-            && !partial.is_empty()
-        {
-            self.line(&partial);
+        if let Some(Handle::Open { partial, held, .. }) = self.handles.remove(id) {
+            self.held -= held;
+            if !partial.is_empty() {
+                self.line(&partial);
+            }
         }
     }
 }

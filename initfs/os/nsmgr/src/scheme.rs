@@ -34,6 +34,9 @@ mod permission {
 /// The resource of a namespace by which a program gets the right to create schemes.
 const CREATION_CAPABILITY: &str = "scheme-creation-cap";
 
+/// Longest request to a namespace, in bytes: a list of several hundred names at least.
+const MAX_REQUEST: usize = 128 * 1024;
+
 #[derive(Clone)]
 enum Kind {
     /// A namespace descriptor of a program.
@@ -163,6 +166,9 @@ impl SchemeSync for NamespaceScheme {
     fn dup(&mut self, id: usize, request: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
         let handle = self.handle(id)?;
         if !matches!(handle.kind, Kind::Namespace) {
+            return Err(Error::new(EINVAL));
+        }
+        if request.len() > MAX_REQUEST {
             return Err(Error::new(EINVAL));
         }
         // The request lies in the caller's memory, so only this copy is checked and used.

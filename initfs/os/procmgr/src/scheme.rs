@@ -23,6 +23,9 @@ use syscall::schemev2::NewFdFlags;
 
 use crate::kernel::Kernel;
 
+/// Longest name of a part of a process or thread, in bytes: that of the kernel.
+const MAX_PART: usize = 64;
+
 enum Handle {
     Root,
     Process(Pid),
@@ -279,6 +282,9 @@ impl SchemeSync for ProcScheme {
     }
 
     fn dup(&mut self, id: usize, name: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
+        if name.len() > MAX_PART {
+            return Err(Error::new(EINVAL));
+        }
         // The name lies in the caller's memory, so only this copy is used.
         let name = Vec::from(name);
         let name = core::str::from_utf8(&name).map_err(|_| Error::new(EINVAL))?;

@@ -467,14 +467,21 @@ impl<C: Contexts> Table<C> {
         self.apply_attributes(pid)
     }
 
-    /// Sets the name, which is given as bytes that may end with zeros.
+    /// Sets the name, which is given as bytes that may end with zeros. It is cut after [`MAX_NAME`]
+    /// bytes, without the part of a character that this leaves.
     pub fn rename(&mut self, pid: Pid, name: &[u8]) -> Result<()> {
         let name = &name[..name.len().min(MAX_NAME)];
         let end = name
             .iter()
             .position(|&byte| byte == 0)
             .unwrap_or(name.len());
-        let name = core::str::from_utf8(&name[..end]).map_err(|_| Error::new(EINVAL))?;
+        let name = match core::str::from_utf8(&name[..end]) {
+            Err(error) if error.error_len().is_none() && end == MAX_NAME => {
+                core::str::from_utf8(&name[..error.valid_up_to()])
+            }
+            whole => whole,
+        };
+        let name = name.map_err(|_| Error::new(EINVAL))?;
         // A listing has a line for each process and spaces between columns.
         let name = name.replace(|c: char| c.is_control() || c == ' ', "_");
         self.process_mut(pid)?.name = name;

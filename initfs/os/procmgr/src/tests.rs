@@ -406,6 +406,12 @@ fn names_fit_a_listing() {
     assert_eq!(errno(table.rename(pid, &[0xFF, 0xFE])), EINVAL);
     table.rename(pid, &[b'x'; 100]).unwrap();
     assert_eq!(table.process(pid).unwrap().name.len(), 32);
+    // A program's name is cut wherever the limit is, also in the middle of a character.
+    let long = "x".repeat(31) + "é";
+    table.rename(pid, long.as_bytes()).unwrap();
+    table.rename(pid, &long.as_bytes()[..32]).unwrap();
+    assert_eq!(table.process(pid).unwrap().name, "x".repeat(31));
+    assert_eq!(errno(table.rename(pid, &long.as_bytes()[1..32])), EINVAL);
     assert!(
         table
             .listing()

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use syscall::error::{
     EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENODEV, ENOENT, ENOSPC, ENOTDIR,
@@ -23,6 +24,9 @@ pub const ROOT: Inode = 1;
 /// Longest name of a directory entry, in bytes.
 pub const MAX_NAME: usize = 255;
 
+/// Longest path that is given, in bytes.
+pub const MAX_PATH: usize = 4096;
+
 /// What a file or directory costs besides its content, in bytes: about the size of its records.
 const NODE_COST: u64 = 256;
 
@@ -33,6 +37,17 @@ pub struct FileSystem {
     used: u64,
     limit: u64,
     now: u64,
+}
+
+/// The flags by which a file that was opened with `flags` is read and written: [`O_RDONLY`] and
+/// `O_WRONLY`, neither of them for a file that was opened for its status only.
+///
+/// [`O_RDONLY`]: syscall::O_RDONLY
+pub fn access(flags: usize) -> usize {
+    match flags & O_STAT {
+        0 => flags & O_ACCMODE,
+        _ => 0,
+    }
 }
 
 impl FileSystem {
@@ -169,28 +184,23 @@ impl FileSystem {
             },
         };
         let must_be_directory = flags & O_DIRECTORY != 0 || path.ends_with('/');
+        let empties = flags & (O_TRUNC | O_STAT) == O_TRUNC;
+        let writes = empties || access(flags) & syscall::O_WRONLY != 0;
+        let reads = access(flags) & syscall::O_RDONLY != 0;
         let node = self.node(inode)?;
         if node.is_directory() {
             // Directories cannot be written to, emptied or executed.
-            if flags & O_ACCMODE & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
+            if writes {
                 return Err(Error::new(EISDIR));
             }
         } else if must_be_directory {
             return Err(Error::new(ENOTDIR));
         }
-        let mut rights = 0;
-        if flags & O_STAT == 0 {
-            if flags & syscall::O_RDONLY != 0 {
-                rights |= 4;
-            }
-            if flags & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
-                rights |= 2;
-            }
-        }
+        let rights = if reads { 4 } else { 0 } | if writes { 2 } else { 0 };
         if !node.allows(user, rights) {
             return Err(Error::new(EACCES));
         }
-        if flags & O_TRUNC != 0 {
+        if empties {
             self.truncate(inode, 0)?;
         }
         self.node_mut(inode)?.opened += 1;
@@ -398,25 +408,39 @@ impl FileSystem {
 
     /// The absolute path of a file or directory, without a leading slash; `None` if it was
     /// removed.
-    pub fn path(&self, inode: Inode) -> Option<String> {
-        let mut path = String::new();
+    ///
+    /// # Errors
+    /// ENAMETOOLONG: it is longer than any path that can be opened. Directories may be nested so
+    /// deeply.
+    pub fn path(&self, inode: Inode) -> Result<Option<String>> {
+        let mut names = Vec::new();
+        let mut length = 0;
         let mut current = inode;
-        // A directory has a link to its parent; the one of a file must be searched for.
         while current != ROOT {
-            let parent = match &self.nodes.get(&current)?.content {
-                Content::Directory { parent, .. } => *parent,
-                _ => self.parent_of(current)?,
+            let Some((name, parent)) = self.link(current) else {
+                return Ok(None);
             };
-            let entries = self.entries(parent).ok()?;
-            let (name, _) = entries.iter().find(|(_, inode)| **inode == current)?;
-            path = if path.is_empty() {
-                name.clone()
-            } else {
-                alloc::format!("{name}/{path}")
-            };
+            length += name.len() + 1;
+            if length > MAX_PATH {
+                return Err(Error::new(ENAMETOOLONG));
+            }
+            names.push(name);
             current = parent;
         }
-        Some(path)
+        names.reverse();
+        Ok(Some(names.join("/")))
+    }
+
+    /// The directory entry that leads to a file or directory: its name, and the directory.
+    fn link(&self, inode: Inode) -> Option<(&str, Inode)> {
+        // A directory has a link to its parent; the one of a file must be searched for.
+        let parent = match &self.nodes.get(&inode)?.content {
+            Content::Directory { parent, .. } => *parent,
+            _ => self.parent_of(inode)?,
+        };
+        let mut entries = self.entries(parent).ok()?.iter();
+        let (name, _) = entries.find(|(_, child)| **child == inode)?;
+        Some((name, parent))
     }
 
     fn parent_of(&self, inode: Inode) -> Option<Inode> {
@@ -568,7 +592,6 @@ impl FileSystem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use syscall::flag::{O_RDONLY, O_RDWR, O_WRONLY};
 
     const OWNER: User = User { uid: 0, gid: 0 };
@@ -611,8 +634,8 @@ mod tests {
         );
         fs.open(ROOT, "tmp/a", O_WRONLY | O_TRUNC, OWNER).unwrap();
         assert_eq!(fs.attributes(file).unwrap().size, 0);
-        assert_eq!(fs.path(file).as_deref(), Some("tmp/a"));
-        assert_eq!(fs.path(ROOT).as_deref(), Some(""));
+        assert_eq!(fs.path(file).unwrap().as_deref(), Some("tmp/a"));
+        assert_eq!(fs.path(ROOT).unwrap().as_deref(), Some(""));
     }
 
     #[test]
@@ -653,7 +676,7 @@ mod tests {
         assert_eq!(fs.read(file, 0, &mut [0; 10]), Ok(10));
         assert_eq!(
             (fs.attributes(file).unwrap().links, fs.path(file)),
-            (0, None)
+            (0, Ok(None))
         );
         fs.close(file);
         assert_eq!(fs.usage().0, before);
@@ -697,9 +720,30 @@ mod tests {
         fails(rename("tmp", "d/g"), ENOTDIR);
         fails(rename("tmp", "d"), ENOTEMPTY);
         assert_eq!(rename("d/e", "tmp"), Ok(()));
-        assert_eq!(fs.path(file).as_deref(), Some("d/g"));
+        assert_eq!(fs.path(file).unwrap().as_deref(), Some("d/g"));
         assert_eq!(fs.count(), count - 1);
         assert_eq!(fs.lookup(ROOT, "tmp/..", OWNER), Ok(ROOT));
+    }
+
+    #[test]
+    fn a_path_that_nobody_can_name_is_an_error() {
+        let mut fs = fs();
+        // Each directory is opened below the one before, so that no path limits the depth.
+        let mut last = ROOT;
+        for _ in 0..20_000 {
+            last = fs
+                .open(last, "d", O_CREAT | O_DIRECTORY | 0o755, OWNER)
+                .unwrap();
+        }
+        fails(fs.path(last), ENAMETOOLONG);
+        let file = fs.open(last, "f", NEW, OWNER).unwrap();
+        fails(fs.path(file), ENAMETOOLONG);
+        let mut deep = ROOT;
+        for _ in 0..MAX_PATH / 2 - 1 {
+            deep = fs.open(deep, "d", O_DIRECTORY | O_RDONLY, OWNER).unwrap();
+        }
+        let path = fs.path(deep).unwrap().unwrap();
+        assert_eq!(fs.lookup(ROOT, &path, OWNER), Ok(deep));
     }
 
     #[test]
@@ -711,6 +755,13 @@ mod tests {
         fs.open(ROOT, "public", NEW, OWNER).unwrap();
         fails(fs.open(ROOT, "secret", O_RDONLY, GUEST), EACCES);
         assert!(fs.open(ROOT, "secret", O_STAT, GUEST).is_ok());
+        // Who opens a file for its status only gets no right by other flags.
+        fs.write(secret, None, b"hidden").unwrap();
+        let all = O_STAT | O_RDWR | O_TRUNC;
+        assert_eq!(fs.open(ROOT, "secret", all, GUEST), Ok(secret));
+        assert_eq!(fs.attributes(secret).unwrap().size, 6);
+        assert_eq!(access(all), 0);
+        assert_eq!(access(O_RDONLY | O_CREAT | 0o644), O_RDONLY);
         assert!(fs.open(ROOT, "public", O_RDONLY, GUEST).is_ok());
         fails(fs.open(ROOT, "public", O_WRONLY, GUEST), EACCES);
         fails(fs.open(ROOT, "public", O_RDONLY | O_TRUNC, GUEST), EACCES);

@@ -224,6 +224,13 @@ fn bad_screens_are_named() {
             },
             Unusable::Bits(32),
         ),
+        (
+            ScreenInfo {
+                format: rgb([32, 8, 0], [0, 8, 8]),
+                ..good
+            },
+            Unusable::Bits(32),
+        ),
         (pixels(100, 768), Unusable::Size(100, 768)),
         (pixels(1024, 0), Unusable::Size(1024, 0)),
         (

@@ -101,6 +101,13 @@ fn value(answer: Answer<File>) -> Result<usize> {
     }
 }
 
+/// The number of bytes that were transferred. Programs rely on it that there are not more than they
+/// have given room for.
+fn count(answer: Answer<File>, most: usize) -> Result<usize> {
+    let count = value(answer)?;
+    (count <= most).then_some(count).ok_or(Error::new(EIO))
+}
+
 fn opened(answer: Answer<File>) -> Result<OpenResult> {
     match answer {
         Answer::Value { result, extra, .. } => {
@@ -372,15 +379,15 @@ impl Scheme for UserScheme {
     }
 
     fn read_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
-        let rest = [offset, u64::from(flags)];
-        let caller = proc::caller();
-        value(self.with_buffer(Opcode::Read, number, buf, Access::WRITE, &rest, caller)?)
+        let (rest, caller) = ([offset, u64::from(flags)], proc::caller());
+        let answer = self.with_buffer(Opcode::Read, number, buf, Access::WRITE, &rest, caller)?;
+        count(answer, buf.len())
     }
 
     fn write_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
-        let rest = [offset, u64::from(flags)];
-        let caller = proc::caller();
-        value(self.with_buffer(Opcode::Write, number, buf, Access::READ, &rest, caller)?)
+        let (rest, caller) = ([offset, u64::from(flags)], proc::caller());
+        let answer = self.with_buffer(Opcode::Write, number, buf, Access::READ, &rest, caller)?;
+        count(answer, buf.len())
     }
 
     fn fsize(&self, number: usize) -> Result<u64> {
@@ -390,7 +397,8 @@ impl Scheme for UserScheme {
 
     fn fpath(&self, number: usize, buf: UserBuf) -> Result<usize> {
         let caller = proc::caller();
-        value(self.with_buffer(Opcode::Fpath, number, buf, Access::WRITE, &[], caller)?)
+        let answer = self.with_buffer(Opcode::Fpath, number, buf, Access::WRITE, &[], caller)?;
+        count(answer, buf.len())
     }
 
     fn fstat(&self, number: usize, buf: UserBuf) -> Result<()> {

@@ -155,6 +155,10 @@ impl Drop for Reserved {
 /// As [`dup`], at the number `new`, replacing the descriptor there. EBUSY: another thread has
 /// reserved the number for a descriptor that it is opening.
 pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
+    if fd == new && name.is_empty() {
+        // The kernel does not look whether it is there, and the record would say that it is.
+        return fcntl(fd, syscall::F_GETFD, 0).map(|_| new);
+    }
     // Before the call, so that no other thread takes the number.
     let was_free = fdtable::replace(new)?;
     // SAFETY: the name is a live slice; the call writes no user memory.
@@ -358,7 +362,9 @@ pub unsafe fn call_raw(
                 }
             }
             let result = request();
-            (0..count).for_each(|index| fdtable::replaced(get(index), result.is_ok()));
+            // A pipe gives none at its end.
+            let received = *result.as_ref().unwrap_or(&0);
+            (0..count).for_each(|index| fdtable::replaced(get(index), index < received));
             result
         }
         Direction::Out => {
@@ -428,10 +434,7 @@ pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
         )
     }
     .and_then(|count| match count {
-        0 => {
-            fdtable::release(payload[0]);
-            Err(Error::new(EPIPE))
-        }
+        0 => Err(Error::new(EPIPE)),
         _ => Ok(payload[0]),
     })
 }

@@ -8,9 +8,10 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use guest_tests::Suite;
-use runtime::{Result, fd, path};
+use guest_tests::{Suite, kernel_count};
+use runtime::{Result, fd, path, thread};
 use syscall::error::{EINVAL, ENODEV};
 
 runtime::main!(main);
@@ -23,12 +24,17 @@ fn main() -> i32 {
             words_are_completed(&mut suite, &console);
             bytes_come_as_they_are(&mut suite, &console);
             the_size_is_told(&mut suite, &console);
+            the_log_stops_nobody(&mut suite, &console);
+            much_is_written(&mut suite, &console);
             the_screen_has_one_terminal(&mut suite);
         }
         Err(error) => suite.equal("the console opens", error.errno, 0),
     }
     suite.finish()
 }
+
+/// Threads that write to the log side by side.
+const WRITERS: usize = 8;
 
 /// Handles of the scheme `console`, by what they are for.
 struct Console {
@@ -137,6 +143,46 @@ fn the_size_is_told(suite: &mut Suite, console: &Console) {
     let _ = fd::close(size);
     let unknown = fd::dup(console.line, b"nonsense").map_err(|error| error.errno);
     suite.equal("an unknown handle", unknown, Err(EINVAL));
+}
+
+/// Programs may write more than the daemon has memory for a copy of.
+fn much_is_written(suite: &mut Suite, console: &Console) {
+    let free = kernel_count("frames_free").map_or(0, |frames| frames as usize);
+    let much = alloc::vec![b'\r'; free * 4096 / 10 * 6];
+    let written = fd::write(console.line, &much).map_err(|error| error.errno);
+    suite.equal("a part of very much is written", written, Ok(64 * 1024));
+    let completer = console.handle(b"complete");
+    let inserted = fd::write(completer, &much).map_err(|error| error.errno);
+    suite.equal("very much is inserted", inserted, Err(EINVAL));
+    let _ = fd::close(completer);
+}
+
+/// Lines are edited while a program writes to the log as fast as it can.
+fn the_log_stops_nobody(suite: &mut Suite, console: &Console) {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    let writer = || {
+        thread::spawn(|| {
+            let log = path::open("/scheme/log", syscall::O_WRONLY)?;
+            while !ENOUGH.load(Ordering::Relaxed) {
+                fd::write(log, b"a line\n")?;
+            }
+            fd::close(log)
+        })
+    };
+    let writers: Vec<_> = (0..WRITERS).map(|_| writer()).collect();
+    let lines: Result<Vec<Vec<u8>>> = (0..3).map(|_| console.line_of(b"echo two\r")).collect();
+    ENOUGH.store(true, Ordering::Relaxed);
+    let mut ended = writers.into_iter().map(|writer| writer?.join()?);
+    let written = ended.try_for_each(|written: Result<()>| written);
+    let written = written.map_err(|error| error.errno);
+    suite.equal("the log is written", written, Ok(()));
+    let lines = lines.map(|lines| lines.concat());
+    gives(
+        suite,
+        "lines beside a busy log",
+        lines,
+        &b"echo two\n".repeat(3),
+    );
 }
 
 fn the_screen_has_one_terminal(suite: &mut Suite) {

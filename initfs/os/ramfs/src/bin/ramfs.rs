@@ -11,7 +11,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use ramfs::fs::{Device, FileSystem, Inode, ROOT, User};
+use ramfs::fs::{Device, FileSystem, Inode, ROOT, User, access};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
@@ -20,10 +20,10 @@ use scheme::locks::Locks;
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV};
+use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV, EPERM};
 use syscall::flag::{
-    AT_REMOVEDIR, MODE_CHR, MODE_DIR, MapFlags, MunmapFlags, O_APPEND, O_CREAT, O_DIRECTORY,
-    O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
+    AT_REMOVEDIR, EventFlags, MODE_CHR, MODE_DIR, MapFlags, MunmapFlags, O_APPEND, O_CREAT,
+    O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
 };
 
 runtime::main!(main);
@@ -104,8 +104,8 @@ fn run(limit: u64) -> Result<()> {
 
 struct Handle {
     inode: Inode,
-    /// The `O_*` flags it was opened with.
-    flags: usize,
+    /// What it was opened for: [`access`].
+    access: usize,
     /// Its opener, since later requests do not always name their user.
     user: User,
 }
@@ -162,7 +162,7 @@ impl SchemeSync for RamFs {
         self.fs.open(ROOT, "", O_STAT, user)?;
         Ok(self.handles.add(Handle {
             inode: ROOT,
-            flags: O_STAT,
+            access: 0,
             user,
         }))
     }
@@ -179,7 +179,12 @@ impl SchemeSync for RamFs {
         let start = self.handles.get(dir)?.inode;
         self.mark_time();
         let inode = self.fs.open(start, path, flags, user)?;
-        Ok(self.handles.open_positioned(Handle { inode, flags, user }))
+        let access = access(flags);
+        Ok(self.handles.open_positioned(Handle {
+            inode,
+            access,
+            user,
+        }))
     }
 
     fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
@@ -198,7 +203,7 @@ impl SchemeSync for RamFs {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         let handle = self.handles.get(id)?;
-        if handle.flags & O_RDONLY == 0 {
+        if handle.access & O_RDONLY == 0 {
             return Err(Error::new(EBADF));
         }
         self.fs.read(handle.inode, offset, buf)
@@ -214,7 +219,7 @@ impl SchemeSync for RamFs {
     ) -> Result<usize> {
         self.mark_time();
         let handle = self.handles.get(id)?;
-        if handle.flags & O_WRONLY == 0 {
+        if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
         // `F_SETFL` may have changed what the file was opened with.
@@ -237,8 +242,8 @@ impl SchemeSync for RamFs {
         if !flags.contains(MapFlags::MAP_SHARED) {
             return Err(Error::new(ENODEV));
         }
-        let may_write = handle.flags & O_WRONLY != 0 || !flags.contains(MapFlags::PROT_WRITE);
-        if handle.flags & O_RDONLY == 0 || !may_write {
+        let may_write = handle.access & O_WRONLY != 0 || !flags.contains(MapFlags::PROT_WRITE);
+        if handle.access & O_RDONLY == 0 || !may_write {
             return Err(Error::new(EACCES));
         }
         self.fs.map(handle.inode, offset, size)
@@ -263,7 +268,7 @@ impl SchemeSync for RamFs {
     fn ftruncate(&mut self, id: usize, length: u64, _ctx: &CallerCtx) -> Result<()> {
         self.mark_time();
         let handle = self.handles.get(id)?;
-        if handle.flags & O_WRONLY == 0 {
+        if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
         self.fs.truncate(handle.inode, length)
@@ -288,11 +293,15 @@ impl SchemeSync for RamFs {
         self.handles.get(id).map(|_| 0)
     }
 
+    /// Files in memory are always ready, so they have no events.
+    fn fevent(&mut self, id: usize, _flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.handles.get(id)?;
+        Err(Error::new(EPERM))
+    }
+
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let path = self
-            .fs
-            .path(self.handles.get(id)?.inode)
-            .unwrap_or_default();
+        let path = self.fs.path(self.handles.get(id)?.inode)?;
+        let path = path.unwrap_or_default();
         let path = alloc::format!("/scheme/file/{path}");
         if buf.len() < path.len() {
             return Err(Error::new(ENAMETOOLONG));
@@ -303,10 +312,8 @@ impl SchemeSync for RamFs {
 
     fn frename(&mut self, id: usize, path: &str, ctx: &CallerCtx) -> Result<usize> {
         let user = self.user(id, ctx)?;
-        let from = self
-            .fs
-            .path(self.handles.get(id)?.inode)
-            .ok_or(Error::new(EINVAL))?;
+        let from = self.fs.path(self.handles.get(id)?.inode)?;
+        let from = from.ok_or(Error::new(EINVAL))?;
         let path = path.strip_prefix("/scheme/file").unwrap_or(path);
         self.mark_time();
         self.fs
@@ -380,9 +387,14 @@ impl SchemeSync for RamFs {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque_offset: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let handle = self.handles.get(id)?;
+        // The rights were checked for what the directory was opened for.
+        if handle.access & O_RDONLY == 0 {
+            return Err(Error::new(EBADF));
+        }
         let entries: Vec<(&str, DirentKind)> = self
             .fs
-            .list(self.handles.get(id)?.inode)?
+            .list(handle.inode)?
             .map(|(name, _, kind)| match kind {
                 MODE_DIR => (name, DirentKind::Directory),
                 MODE_CHR => (name, DirentKind::CharDev),

@@ -7,26 +7,27 @@
 
 extern crate alloc;
 
+mod user;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guest_tests::{Suite, at_rest, settled};
+use guest_tests::{Suite, at_rest, kernel_count, settled};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
+use syscall::data::Event;
 use syscall::error::{
     EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
     ESRCH,
 };
-use syscall::flag::{CallFlags, MapFlags};
+use syscall::flag::{CallFlags, EventFlags, MapFlags};
 
 runtime::main!(main);
 
-/// An ordinary user.
-const USER: u32 = 1000;
 /// Processes started in the search for something left behind.
 const ROUNDS: usize = 300;
 /// Changes of the namespace beside threads that open files; an even number.
@@ -78,7 +79,7 @@ fn main() -> i32 {
             runtime::print!("{text}");
             return 0;
         }
-        ["user"] => return user(),
+        ["user"] => return user::run(),
         _ => {
             runtime::eprintln!("usage: process-test");
             return 2;
@@ -93,6 +94,11 @@ fn main() -> i32 {
     let chosen = run(&["choose-copy"]).map(|status| status.code());
     let chosen = chosen.map_err(|error| error.errno);
     suite.equal("a table with its own chooser", chosen, Ok(Some(ELOOP)));
+    suite.equal(
+        "descriptors that did not come",
+        errno(end_of_descriptors()),
+        0,
+    );
     too_much(&mut suite);
     names(&mut suite);
     arguments_from_hell(&mut suite);
@@ -343,6 +349,19 @@ fn too_much(suite: &mut Suite) {
     suite.equal("the daemon goes on", errno(fs::read("/scheme/null")), 0);
 }
 
+/// Takes two descriptors from a pipe at its end. Their numbers must be free again: the first is the
+/// next descriptor's.
+fn end_of_descriptors() -> Result<()> {
+    let (read, write) = pipe()?;
+    drop(write);
+    let mut numbers = [usize::MAX.to_ne_bytes(); 2];
+    let flags = CallFlags::FD | CallFlags::FD_UPPER;
+    let count = read.call_ro(numbers.as_flattened_mut(), flags, &[])?;
+    let next = Fd::new(fd::dup_upper(state::thread_fd(), b"")?);
+    let right = count == 0 && next.raw() == usize::from_ne_bytes(numbers[0]);
+    right.then_some(()).ok_or(Error::new(EINVAL))
+}
+
 /// Has a new thread choose a copy of our file table that holds the handle it chooses with.
 fn choose_copy() -> Result<()> {
     let thread = fd::dup_upper(state::proc_fd(), b"new-thread")?;
@@ -400,44 +419,7 @@ fn names(suite: &mut Suite) {
         let _ = daemon.kill();
         let _ = daemon.wait();
     }
-    let user = Command::new("process-test")
-        .arg("user")
-        .uid(USER)
-        .gid(USER)
-        .spawn();
-    let user = user
-        .and_then(|mut child| child.wait())
-        .map(|status| status.success());
-    suite.equal(
-        "a user's limits",
-        user.map_err(|error| error.errno),
-        Ok(true),
-    );
-}
-
-/// Runs as an ordinary user: what it must not be able to do.
-fn user() -> i32 {
-    let mut suite = Suite::new("process-test user");
-    suite.equal("user id", process::own_meta().euid, USER);
-    suite.equal("kill of init", errno(process::kill(1, 9)), EPERM);
-    let root = process::set_ids(state::proc_fd(), Some(0), None);
-    suite.equal("becoming root", errno(root), EPERM);
-    let child = Command::new("process-test")
-        .args(["exit", "0"])
-        .uid(0)
-        .spawn();
-    suite.equal("a child of root", errno(child), EPERM);
-    let capability = path::open("/scheme/namespace/scheme-creation-cap", 0).map(Fd::new);
-    let scheme = capability.and_then(|cap| fd::dup(cap.raw(), b"create-scheme"));
-    suite.equal("creating a scheme", errno(scheme), EACCES);
-    let init = path::open("/scheme/proc/init", syscall::O_RDWR);
-    suite.equal("the handle of init", errno(init), EACCES);
-    for name in ["auth-3-attrs", "auth-3-status"] {
-        let result = fd::dup(state::thread_fd(), name.as_bytes());
-        suite.equal("the manager's own rights", errno(result), EPERM);
-    }
-    suite.equal("the debug port", fs::read("/scheme/debug").is_err(), true);
-    suite.finish()
+    user::limits(suite);
 }
 
 fn arguments_from_hell(suite: &mut Suite) {
@@ -454,6 +436,23 @@ fn arguments_from_hell(suite: &mut Suite) {
     suite.equal(
         "a descriptor that does not exist",
         errno(fd::read(60_000, &mut [0])),
+        EBADF,
+    );
+
+    // A plain file has no events: the queue must not watch it after the refusal.
+    let watched = || kernel_count("event_subcribers");
+    let before = watched();
+    let refused = path::open("/scheme/event", syscall::O_RDWR).map(|queue| {
+        let (id, flags, data) = (file.raw(), EventFlags::EVENT_READ, 0);
+        (fd::write(queue, &Event { id, flags, data }), Fd::new(queue))
+    });
+    let result = refused.as_ref().map(|(result, _)| errno(*result));
+    suite.equal("events of a plain file", result, Ok(EPERM));
+    suite.equal("a refused event", settled(watched, &before), before);
+    drop(refused);
+    suite.equal(
+        "a copy of nothing in its own place",
+        errno(fd::dup2(60_000, 60_000, b"")),
         EBADF,
     );
 
@@ -486,6 +485,18 @@ fn arguments_from_hell(suite: &mut Suite) {
         errno(fd::dup(state::proc_fd(), b"thread-99")),
         ENOENT,
     );
+
+    // More than half of the free memory: the managers have no room for a copy.
+    let free = kernel_count("frames_free").map_or(0, |frames| frames as usize);
+    let long = alloc::vec![0_u8; free * 4096 / 10 * 6];
+    for (name, manager) in [
+        ("a long name for the manager of names", namespace),
+        ("a long name for the manager of processes", state::proc_fd()),
+        ("a long name of a part of a thread", state::thread_fd()),
+    ] {
+        suite.equal(name, errno(fd::dup(manager, &long)), EINVAL);
+    }
+    drop(long);
 
     // Every call with every kind of payload; only that the manager lives on counts.
     for verb in (0..24_u64).filter(|verb| ![0, 2, 3, 8].contains(verb)) {

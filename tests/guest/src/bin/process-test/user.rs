@@ -1,0 +1,113 @@
+//! What an ordinary user must not be able to do.
+
+use alloc::vec::Vec;
+
+use guest_tests::Suite;
+use libredox::Fd;
+use runtime::process::{self, Command};
+use runtime::{Result, fd, fs, path, state};
+use syscall::error::{EACCES, EBADF, ENFILE, EPERM};
+
+use crate::errno;
+
+/// An ordinary user.
+const USER: u32 = 1000;
+/// A file and a directory that are root's alone.
+const SECRET: &str = "/tmp/process-test.secret";
+const SECRET_DIRECTORY: &str = "/tmp/process-test.secrets";
+/// The log, of which each reader gets a copy.
+const LOG: &str = "/scheme/log";
+
+/// Has a process of an ordinary user try it.
+pub fn limits(suite: &mut Suite) {
+    let secrets = || -> Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).mode(0o600).open(SECRET)?;
+        fd::write(file.as_raw_fd(), b"hidden")?;
+        let flags = syscall::O_CREAT | syscall::O_DIRECTORY | 0o700;
+        fd::close(path::open(SECRET_DIRECTORY, flags)?)
+    };
+    suite.equal("secrets of root", errno(secrets()), 0);
+    let user = Command::new("process-test")
+        .arg("user")
+        .uid(USER)
+        .gid(USER)
+        .spawn();
+    let user = user
+        .and_then(|mut child| child.wait())
+        .map(|status| status.success());
+    suite.equal(
+        "a user's limits",
+        user.map_err(|error| error.errno),
+        Ok(true),
+    );
+    suite.equal("the log afterwards", errno(fs::read(LOG)), 0);
+    let kept = fs::read_to_string(SECRET).map_err(|error| error.errno);
+    suite.equal("a secret afterwards", kept.as_deref(), Ok("hidden"));
+    let _ = (fs::remove_file(SECRET), fs::remove_dir(SECRET_DIRECTORY));
+}
+
+/// Runs as an ordinary user.
+pub fn run() -> i32 {
+    let mut suite = Suite::new("process-test user");
+    suite.equal("user id", process::own_meta().euid, USER);
+    suite.equal("kill of init", errno(process::kill(1, 9)), EPERM);
+    let root = process::set_ids(state::proc_fd(), Some(0), None);
+    suite.equal("becoming root", errno(root), EPERM);
+    let child = Command::new("process-test")
+        .args(["exit", "0"])
+        .uid(0)
+        .spawn();
+    suite.equal("a child of root", errno(child), EPERM);
+    let capability = path::open("/scheme/namespace/scheme-creation-cap", 0).map(Fd::new);
+    let scheme = capability.and_then(|cap| fd::dup(cap.raw(), b"create-scheme"));
+    suite.equal("creating a scheme", errno(scheme), EACCES);
+    let init = path::open("/scheme/proc/init", syscall::O_RDWR);
+    suite.equal("the handle of init", errno(init), EACCES);
+    for name in ["auth-3-attrs", "auth-3-status"] {
+        let result = fd::dup(state::thread_fd(), name.as_bytes());
+        suite.equal("the manager's own rights", errno(result), EPERM);
+    }
+    suite.equal("the debug port", fs::read("/scheme/debug").is_err(), true);
+    let read_as = |path: &str, flags: usize| {
+        let file = Fd::new(path::open(path, flags | syscall::O_STAT)?);
+        fd::read(file.raw(), &mut [0])?;
+        fd::write(file.raw(), b"x")
+    };
+    let secret = read_as(SECRET, syscall::O_RDWR | syscall::O_TRUNC);
+    suite.equal("a file opened for its status", errno(secret), EBADF);
+    for (directory, flags) in [
+        (SECRET_DIRECTORY, syscall::O_STAT),
+        (SECRET_DIRECTORY, syscall::O_STAT | syscall::O_RDONLY),
+        (SECRET_DIRECTORY, 0),
+    ] {
+        let list = || {
+            let opened = path::open(directory, flags | syscall::O_DIRECTORY)?;
+            fd::getdents(Fd::new(opened).raw(), &mut [0; 256], 0)
+        };
+        suite.equal("a directory not opened for reading", errno(list()), EBADF);
+    }
+    let foreground = |pid: u32| {
+        let console = Fd::new(path::open("/scheme/console", syscall::O_RDWR)?);
+        let foreground = Fd::new(fd::dup(console.raw(), b"pgrp")?);
+        fd::write(foreground.raw(), &(pid as usize).to_ne_bytes())
+    };
+    let own = errno(foreground(process::id()));
+    suite.equal("^C for the own process", own, 0);
+    suite.equal("^C for init", errno(foreground(1)), EPERM);
+    suite.equal("^C for nobody", errno(foreground(77_777)), EPERM);
+    suite.equal("many readers of a full log", errno(read_log()), ENFILE);
+    suite.finish()
+}
+
+/// Fills the log with lines that the console does not show, and opens it again and again for
+/// reading.
+fn read_log() -> Result<()> {
+    let log = Fd::new(path::open(LOG, syscall::O_WRONLY)?);
+    let line = alloc::format!("TRACE {:1000}\n", "process-test");
+    for _ in 0..300 {
+        fd::write(log.raw(), line.as_bytes())?;
+    }
+    let open = |_| path::open(LOG, syscall::O_RDONLY).map(Fd::new);
+    (0..100).map(open).collect::<Result<Vec<Fd>>>().map(drop)
+}
