@@ -7,8 +7,8 @@
 //! exported under its C name and documented there, not here. Their safety contract is that of C: a
 //! pointer is valid for what the function does with it, and a string ends with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`matching`], [`calendar`], [`dates`], [`random`] and
-//! [`linux_names`] need no system and are compiled for the host too.
+//! [`format`], [`scan`], [`number`], [`calendar`], [`dates`], [`random`] and [`linux_names`]
+//! need no system and are compiled for the host too.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
 // The compiler recognises the bodies of `stpcpy` and others. It would turn `strcpy`, which calls
@@ -21,7 +21,6 @@ pub mod calendar;
 pub mod dates;
 pub mod format;
 pub mod linux_names;
-pub mod matching;
 pub mod number;
 pub mod random;
 pub mod scan;
