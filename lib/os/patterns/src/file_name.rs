@@ -48,13 +48,31 @@ pub struct Pattern<'a> {
     rules: Rules,
     /// The places of the `[` and the `]` of each set, in order.
     sets: Vec<(usize, usize)>,
+    /// With [`Rules::CASEFOLD`] what knows the cases of a character. Programs that have no such
+    /// patterns are linked without its tables.
+    cases: Option<Cases>,
 }
+
+/// Gives a character in lower and in upper case.
+type Cases = fn(char) -> [char; 2];
 
 impl<'a> Pattern<'a> {
     /// Reads a pattern. It is UTF-8; any other byte matches only itself. A `[` without its `]` is
     /// an ordinary character. The time is proportional to the length, unless classes (`[:…:]`)
     /// stand behind many a `[` without its `]`; then it is at worst to its square.
     pub fn new(text: &'a [u8], rules: Rules) -> Self {
+        Pattern {
+            cases: rules.contains(Rules::CASEFOLD).then_some(cases as Cases),
+            ..Pattern::read(text, rules)
+        }
+    }
+
+    /// A pattern without rules, as the shell has them.
+    pub fn plain(text: &'a str) -> Self {
+        Pattern::read(text.as_bytes(), Rules::empty())
+    }
+
+    fn read(text: &'a [u8], rules: Rules) -> Self {
         let mut sets = Vec::new();
         let last = text.iter().rposition(|byte| *byte == b']').unwrap_or(0);
         // No `[` before this place begins a set.
@@ -76,12 +94,12 @@ impl<'a> Pattern<'a> {
                 _ => at += 1,
             }
         }
-        Pattern { text, rules, sets }
-    }
-
-    /// A pattern without rules, as the shell has them.
-    pub fn plain(text: &'a str) -> Self {
-        Pattern::new(text.as_bytes(), Rules::empty())
+        Pattern {
+            text,
+            rules,
+            sets,
+            cases: None,
+        }
     }
 
     /// Whether all of a text matches. Any byte in it that is not of UTF-8 counts as a character of
@@ -105,7 +123,7 @@ impl<'a> Pattern<'a> {
                 }
                 Some((element, length)) => {
                     if let Some((character, bytes)) = next
-                        && fits(element, character, text, place, rules)
+                        && self.fits(element, character, text, place)
                     {
                         (at, place) = (at + length, place + bytes);
                         continue;
@@ -178,6 +196,24 @@ impl<'a> Pattern<'a> {
         };
         special.or(Some((Element::Character(first), bytes)))
     }
+
+    /// Whether an element matches the character at a place of the text.
+    fn fits(&self, element: Element<'_>, character: char, text: &[u8], place: usize) -> bool {
+        let is_free = || {
+            let is_slash = character == '/' && self.rules.contains(Rules::PATHNAME);
+            !is_slash && !is_hidden(text, place, self.rules)
+        };
+        let is_same = |wanted| {
+            let lower = |cases: Cases| cases(wanted)[0] == cases(character)[0];
+            wanted == character || self.cases.is_some_and(lower)
+        };
+        match element {
+            Element::Character(wanted) => is_same(wanted),
+            Element::Any => is_free(),
+            Element::Set(set) => is_free() && is_in(set, character, self.rules, self.cases),
+            Element::Star => false,
+        }
+    }
 }
 
 /// Appends a pattern that matches exactly `text`, without [`Rules::NOESCAPE`].
@@ -197,22 +233,16 @@ fn is_hidden(text: &[u8], place: usize, rules: Rules) -> bool {
     rules.contains(Rules::PERIOD) && text.get(place) == Some(&b'.') && begins()
 }
 
-fn fits(element: Element<'_>, character: char, text: &[u8], place: usize, rules: Rules) -> bool {
-    let is_free = || {
-        let is_slash = character == '/' && rules.contains(Rules::PATHNAME);
-        !is_slash && !is_hidden(text, place, rules)
+/// A character in lower and in upper case; itself where that takes several characters.
+fn cases(character: char) -> [char; 2] {
+    let only = |cases: &mut dyn Iterator<Item = char>| match (cases.next(), cases.next()) {
+        (Some(case), None) => case,
+        _ => character,
     };
-    match element {
-        Element::Character(wanted) => is_same(wanted, character, rules),
-        Element::Any => is_free(),
-        Element::Set(set) => is_free() && is_in(set, character, rules),
-        Element::Star => false,
-    }
-}
-
-fn is_same(one: char, other: char, rules: Rules) -> bool {
-    let folds = rules.contains(Rules::CASEFOLD);
-    one == other || folds && one.to_lowercase().eq(other.to_lowercase())
+    [
+        only(&mut character.to_lowercase()),
+        only(&mut character.to_uppercase()),
+    ]
 }
 
 /// The first character of a text, and its length in bytes.
@@ -272,7 +302,7 @@ fn end_of_class(pattern: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Whether a set contains a character.
-fn is_in(set: &[u8], character: char, rules: Rules) -> bool {
+fn is_in(set: &[u8], character: char, rules: Rules, cases: Option<Cases>) -> bool {
     let (is_not, mut rest) = match set {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, set),
@@ -283,7 +313,7 @@ fn is_in(set: &[u8], character: char, rules: Rules) -> bool {
             && rest.get(1) == Some(&b':')
             && let Some(end) = end_of_class(rest, 0)
         {
-            found |= is_of_class(&rest[2..end - 1], character, rules);
+            found |= is_of_class(&rest[2..end - 1], character, cases.is_some());
             rest = &rest[end + 1..];
             continue;
         }
@@ -299,9 +329,10 @@ fn is_in(set: &[u8], character: char, rules: Rules) -> bool {
             rest = &behind[bytes..];
         }
         found |= (from..=to).contains(&character);
-        if rules.contains(Rules::CASEFOLD) {
-            let mut cases = character.to_lowercase().chain(character.to_uppercase());
-            found |= cases.any(|case| (from..=to).contains(&case));
+        if let Some(cases) = cases {
+            found |= cases(character)
+                .iter()
+                .any(|case| (from..=to).contains(case));
         }
     }
     found != is_not
@@ -322,11 +353,9 @@ fn member(set: &[u8], rules: Rules) -> Option<(char, usize)> {
     }
 }
 
-fn is_of_class(name: &[u8], character: char, rules: Rules) -> bool {
-    let is_letter = |is_case: bool| {
-        let folds = rules.contains(Rules::CASEFOLD);
-        is_case || folds && (character.is_lowercase() || character.is_uppercase())
-    };
+fn is_of_class(name: &[u8], character: char, folds: bool) -> bool {
+    let is_letter =
+        |is_case: bool| is_case || folds && (character.is_lowercase() || character.is_uppercase());
     match name {
         b"alnum" => character.is_alphanumeric(),
         b"alpha" => character.is_alphabetic(),
