@@ -1,5 +1,5 @@
-//! Patterns of text as POSIX defines them: those of file names ([`file_name`]), for the shell,
-//! `find` and the C library.
+//! Patterns of text as POSIX defines them, for the shell, the small programs and the C library:
+//! those of file names ([`file_name`]), and regular expressions ([`expression`]).
 //!
 //! A pattern and the text may come from anyone. No function calls itself, so no pattern takes more
 //! stack than another one, and each says how its time grows.
@@ -7,4 +7,5 @@
 
 extern crate alloc;
 
+pub mod expression;
 pub mod file_name;
