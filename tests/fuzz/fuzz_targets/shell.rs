@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sh::{arith, parser, pattern};
+use patterns::file_name::{self, Pattern, Rules};
+use sh::{arith, parser};
 
 /// Variables that are all 7.
 struct Sevens;
@@ -30,9 +31,17 @@ fuzz_target!(|text: &str| {
     if text.len() < 64
         && let Some((pattern, subject)) = text.split_once('\n')
     {
-        let _ = pattern::matches(pattern, subject);
+        for bits in 0..=Rules::all().bits() {
+            let rules = Rules::from_bits_truncate(bits);
+            let pattern = Pattern::new(pattern.as_bytes(), rules);
+            let _ = pattern.matches(subject.as_bytes());
+            assert!(pattern.is_special() || pattern.matches(&pattern.literal()));
+        }
         let mut literal = String::new();
-        pattern::escape(subject, &mut literal);
-        assert!(pattern::matches(&literal, subject), "{literal:?}");
+        file_name::escape(subject, &mut literal);
+        assert!(
+            Pattern::plain(&literal).matches(subject.as_bytes()),
+            "{literal:?}"
+        );
     }
 });

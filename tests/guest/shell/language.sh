@@ -36,6 +36,11 @@ case abc.txt in
 *.txt | *.md) s=text ;;
 esac
 check case text $s
+case é7 in
+[[:digit:]]*) s=digit ;;
+[[:alpha:]][![:alpha:]]) s=letter ;;
+esac
+check class letter $s
 
 f() {
     local x=inner

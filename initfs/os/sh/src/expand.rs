@@ -5,9 +5,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use patterns::file_name::{self, Pattern};
+
 use crate::arith::{self, Variables};
 use crate::ast::{List, Operation, Part, Word};
-use crate::pattern;
 
 /// The interface of expansion to the shell. Variables come from [`Variables`].
 pub trait Context: Variables {
@@ -36,7 +37,7 @@ pub fn fields(words: &[Word], context: &mut dyn Context) -> Result<Vec<String>, 
         builder.word(word, false)?;
         let fields = builder.finish();
         for field in fields {
-            if context.globbing() && pattern::is_special(&field.pattern) {
+            if context.globbing() && Pattern::plain(&field.pattern).is_special() {
                 let paths = paths(&field.pattern, context);
                 if !paths.is_empty() {
                     out.extend(paths);
@@ -109,7 +110,7 @@ impl<'a> Builder<'a> {
         let field = self.current.get_or_insert_default();
         field.text.push_str(text);
         if quoted {
-            pattern::escape(text, &mut field.pattern);
+            file_name::escape(text, &mut field.pattern);
         } else {
             field.pattern.push_str(text);
         }
@@ -349,12 +350,13 @@ fn remove<'v>(value: &'v str, pattern: &str, prefix: bool, longest: bool) -> &'v
     if prefix == longest {
         cuts.reverse();
     }
+    let pattern = Pattern::plain(pattern);
     for cut in cuts {
         let (front, back) = value.split_at(cut);
-        if prefix && pattern::matches(pattern, front) {
+        if prefix && pattern.matches(front.as_bytes()) {
             return back;
         }
-        if !prefix && pattern::matches(pattern, back) {
+        if !prefix && pattern.matches(back.as_bytes()) {
             return front;
         }
     }
@@ -367,9 +369,11 @@ fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
     let components: Vec<&str> = pattern.split('/').collect();
     for (index, component) in components.iter().enumerate() {
         let last = index + 1 == components.len();
+        let pattern = Pattern::plain(component);
+        let is_special = pattern.is_special();
         let mut next = Vec::new();
         for base in &found {
-            if pattern::is_special(component) {
+            if is_special {
                 let mut names = context.names(base).unwrap_or_default();
                 names.sort();
                 for name in names {
@@ -377,12 +381,13 @@ fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
                     if name.starts_with('.') && !component.starts_with('.') {
                         continue;
                     }
-                    if pattern::matches(component, &name) {
+                    if pattern.matches(name.as_bytes()) {
                         next.push(format!("{base}{name}"));
                     }
                 }
             } else {
-                next.push(format!("{base}{}", unescape(component)));
+                let name = pattern.literal();
+                next.push(format!("{base}{}", String::from_utf8_lossy(&name)));
             }
         }
         if !last {
@@ -397,26 +402,11 @@ fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
     }
     // If the last pattern character is before the last component, as in `*/name`, the path may not
     // exist.
-    if !components
-        .last()
-        .is_some_and(|last| pattern::is_special(last))
-    {
+    let last = components.last();
+    if !last.is_some_and(|last| Pattern::plain(last).is_special()) {
         found.retain(|path| context.exists(path));
     }
     found
-}
-
-fn unescape(pattern: &str) -> String {
-    let mut out = String::new();
-    let mut characters = pattern.chars();
-    while let Some(c) = characters.next() {
-        out.push(if c == '\\' {
-            characters.next().unwrap_or('\\')
-        } else {
-            c
-        });
-    }
-    out
 }
 
 #[cfg(test)]
@@ -544,6 +534,8 @@ mod tests {
             ("$((n*6)) $(( $n + 1 )) \"$((n))\"", &["42", "8", "7"]),
             ("$(echo hi) \"$(echo hi)\"", &["echo", "hi", "echo hi"]),
             ("*.txt", &["a.txt", "b.txt"]),
+            ("[[:alpha:]].txt", &["a.txt", "b.txt"]),
+            ("[[:digit:]].txt", &["[[:digit:]].txt"]),
             (
                 "$star \"$star\" '*.txt'",
                 &["a.txt", "b.txt", "*.txt", "*.txt"],

@@ -19,6 +19,5 @@ pub mod cli;
 pub mod complete;
 pub mod expand;
 pub mod parser;
-pub use tools::glob as pattern;
 pub mod shell;
 pub mod system;

@@ -70,6 +70,17 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
+        "for w in é 7 - ] _; do\ncase $w in [[:alpha:]]) echo letter;; [![:alnum:]_]) echo sign;; \
+         *) echo $w;; esac; done",
+        "letter\n7\nsign\nsign\n_\n",
+        0,
+    ),
+    (
+        "v=12ab; echo ${v##*[[:digit:]]} ${v%%[[:alpha:]]*} ${v%[[:digit:]]}",
+        "ab 12 12ab\n",
+        0,
+    ),
+    (
         "f() { echo \"$# $1\"; return 3; }; f a b; echo $?",
         "2 a\n3\n",
         0,

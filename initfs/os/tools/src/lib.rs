@@ -10,7 +10,6 @@ extern crate alloc;
 pub mod condition;
 pub mod cut;
 pub mod echo;
-pub mod glob;
 pub mod host;
 #[cfg(target_os = "redox")]
 pub mod io;

@@ -1,31 +1,14 @@
-//! Regular expressions as POSIX defines them, basic and extended, for `grep` and `sed`. They are
-//! rewritten for a library that has another syntax, where the first of several alternatives that
-//! match wins, not the longest. References back to an earlier part (`\1`) are not supported.
+//! Regular expressions as POSIX defines them ([`expression`]), for `grep`, `sed` and `less`. Of
+//! several alternatives that match, the first one wins, not the longest.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use ::regex::Regex;
 use ::regex::RegexBuilder;
-
-/// The classes of characters.
-const CLASSES: [&str; 12] = [
-    "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-    "upper", "xdigit",
-];
-
-/// How a text is to be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Syntax {
-    /// Basic: `\(a\)`, `a\{2\}`, `*`; `+`, `?` and `|` are themselves unless behind `\`.
-    #[default]
-    Basic,
-    /// Extended: `(a|b)+`, `a{2}`.
-    Extended,
-    /// No character means anything else than itself.
-    Fixed,
-}
+use patterns::expression;
+pub use patterns::expression::Syntax;
 
 /// The options of an expression.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,10 +38,12 @@ pub fn parse(text: &str, options: Options) -> Result<Regex, String> {
 pub fn parse_any(texts: &[&str], options: Options) -> Result<Regex, String> {
     let mut sources = Vec::with_capacity(texts.len());
     for text in texts {
-        sources.push(match options.syntax {
-            Syntax::Fixed => ::regex::escape(text),
-            syntax => Rewriter::new(text, syntax == Syntax::Extended).rewrite()?,
-        });
+        let rewritten = expression::rewrite(text, options.syntax, false);
+        sources.push(
+            rewritten
+                .map_err(|wrong| format!("{text}: {wrong}"))?
+                .source,
+        );
     }
     let mut source = match sources.as_slice() {
         [one] => one.clone(),
@@ -74,181 +59,6 @@ pub fn parse_any(texts: &[&str], options: Options) -> Result<Regex, String> {
         .case_insensitive(options.ignore_case)
         .build()
         .map_err(|error| format!("{}: {error}", texts.join(", ")))
-}
-
-/// Rewrites an expression, character by character.
-struct Rewriter<'a> {
-    text: &'a str,
-    rest: core::iter::Peekable<core::str::Chars<'a>>,
-    extended: bool,
-    out: String,
-    /// Whether nothing that can be repeated was read since the beginning, a `(` or a `|`.
-    begins: bool,
-    /// Whether the last element was a repetition.
-    repeated: bool,
-}
-
-impl<'a> Rewriter<'a> {
-    fn new(text: &'a str, extended: bool) -> Self {
-        Rewriter {
-            text,
-            rest: text.chars().peekable(),
-            extended,
-            out: String::new(),
-            begins: true,
-            repeated: false,
-        }
-    }
-
-    fn wrong(&self, what: &str) -> String {
-        format!("{}: {what}", self.text)
-    }
-
-    fn rewrite(mut self) -> Result<String, String> {
-        while let Some(c) = self.rest.next() {
-            match c {
-                '\\' => match self.rest.next() {
-                    None => return Err(self.wrong("a \\ at the end")),
-                    Some(c @ ('(' | ')' | '{' | '|' | '+' | '?')) if !self.extended => {
-                        self.operator(c)?;
-                    }
-                    Some('1'..='9') => {
-                        return Err(self.wrong("what refers back (\\1) is not possible"));
-                    }
-                    Some('<' | '>' | 'b') => self.anchor("\\b"),
-                    Some(c @ ('w' | 'W' | 's' | 'S' | 'B')) => {
-                        self.out.push('\\');
-                        self.atom(&c.to_string());
-                    }
-                    Some('n') => self.atom("\n"),
-                    Some('t') => self.atom("\t"),
-                    Some(c) => self.literal(c),
-                },
-                '[' => self.set()?,
-                '.' => self.atom("."),
-                '*' if self.begins && !self.extended => self.literal('*'),
-                '*' => self.operator('*')?,
-                '^' if self.extended || self.begins => self.anchor("^"),
-                '$' if self.extended || self.ends() => self.anchor("$"),
-                c @ ('(' | ')' | '{' | '|' | '+' | '?') if self.extended => self.operator(c)?,
-                c => self.literal(c),
-            }
-        }
-        Ok(self.out)
-    }
-
-    /// Whether this is the end of a basic expression, or of a part or alternative of one.
-    fn ends(&self) -> bool {
-        let mut rest = self.rest.clone();
-        match rest.next() {
-            None => true,
-            Some('\\') => matches!(rest.next(), Some(')' | '|')),
-            Some(_) => false,
-        }
-    }
-
-    fn literal(&mut self, c: char) {
-        let text = ::regex::escape(c.encode_utf8(&mut [0; 4]));
-        self.atom(&text);
-    }
-
-    fn atom(&mut self, text: &str) {
-        self.out.push_str(text);
-        (self.begins, self.repeated) = (false, false);
-    }
-
-    /// Adds an expression that matches at a place and cannot be repeated.
-    fn anchor(&mut self, text: &str) {
-        self.out.push_str(text);
-        self.repeated = false;
-    }
-
-    fn operator(&mut self, c: char) -> Result<(), String> {
-        match c {
-            '(' => {
-                // Here a question mark has a meaning for the library that POSIX does not have.
-                self.out.push('(');
-                (self.begins, self.repeated) = (true, false);
-            }
-            '|' => {
-                self.out.push('|');
-                (self.begins, self.repeated) = (true, false);
-            }
-            ')' => self.atom(")"),
-            _ if self.begins => return Err(self.wrong("nothing to repeat")),
-            _ if self.repeated => return Err(self.wrong("two repetitions in a row")),
-            '{' => {
-                self.out.push('{');
-                loop {
-                    match self.rest.next() {
-                        Some(c @ ('0'..='9' | ',')) => self.out.push(c),
-                        Some('\\') if !self.extended && self.rest.next() == Some('}') => break,
-                        Some('}') if self.extended => break,
-                        _ => return Err(self.wrong("an interval is {2}, {2,} or {2,5}")),
-                    }
-                }
-                self.out.push('}');
-                self.repeated = true;
-            }
-            c => {
-                self.out.push(c);
-                self.repeated = true;
-            }
-        }
-        Ok(())
-    }
-
-    /// Rewrites a set of characters, in which a backslash is an ordinary character.
-    fn set(&mut self) -> Result<(), String> {
-        self.out.push('[');
-        if self.rest.next_if_eq(&'^').is_some() {
-            self.out.push('^');
-        }
-        let mut first = true;
-        loop {
-            let Some(c) = self.rest.next() else {
-                return Err(self.wrong("a [ that is not closed"));
-            };
-            match c {
-                ']' if !first => break,
-                '[' if self.rest.peek() == Some(&':') => self.class()?,
-                // Between two others it keeps its meaning.
-                '-' => self.out.push('-'),
-                '[' | ']' | '^' | '\\' | '&' | '~' => {
-                    self.out.push('\\');
-                    self.out.push(c);
-                }
-                c => self.out.push(c),
-            }
-            if first && c == '-' {
-                self.out.pop();
-                self.out.push_str("\\-");
-            }
-            if c == '-' && self.rest.peek() == Some(&']') && !first {
-                self.out.pop();
-                self.out.push_str("\\-");
-            }
-            first = false;
-        }
-        self.atom("]");
-        Ok(())
-    }
-
-    /// A class such as `[:alpha:]`.
-    fn class(&mut self) -> Result<(), String> {
-        let mut name = String::from("[");
-        while !name.ends_with(":]") || name.len() < 4 {
-            match self.rest.next() {
-                Some(c) => name.push(c),
-                None => return Err(self.wrong("a [: that is not closed")),
-            }
-        }
-        if !CLASSES.contains(&name.trim_matches(['[', ']', ':'])) {
-            return Err(self.wrong("an unknown class"));
-        }
-        self.out.push_str(&name);
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -289,6 +99,9 @@ mod tests {
             ("[&&~]*", "&~", Some("&~")),
             ("\\.\\*", "a.*", Some(".*")),
             ("\\<in\\>", "inner in", Some("in")),
+            ("n\\>", "nin n", Some("n")),
+            ("\\<i", "iin ii", Some("i")),
+            ("[[=a=]-[.c.]]\\+", "dbca", Some("bca")),
             ("ä.ö", "äüö", Some("äüö")),
         ] {
             assert_eq!(

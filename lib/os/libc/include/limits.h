@@ -26,6 +26,7 @@
 #define ULLONG_MAX (LLONG_MAX * 2ULL + 1ULL)
 #define SSIZE_MAX LONG_MAX
 #define MB_LEN_MAX 4
+#define RE_DUP_MAX 0x7fff
 
 #define PATH_MAX 4096
 #define NAME_MAX 255

@@ -1,6 +1,7 @@
 //! `dirent.h`: the names in directories.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int};
 
@@ -19,6 +20,12 @@ struct Entry {
     length: u16,
     kind: u8,
     name: [c_char; 256],
+}
+
+/// The names in the directory at a path of the system.
+pub fn names(path: &str) -> Result<Vec<String>> {
+    let entries = fs::read_dir(path)?;
+    entries.map(|entry| Ok(entry?.file_name().into())).collect()
 }
 
 /// C's `DIR`.

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 
+use patterns::file_name::{Pattern, Rules};
 use runtime::{Error, fs};
 use syscall::error::{ENOENT, ENOTDIR};
 
-use crate::matching::{self, Rules};
-use crate::{environment, files, linux_names, malloc, strings};
+use crate::{directories, environment, files, linux_names, malloc, strings};
 
 /// C's `FNM_NOMATCH`.
 const NO_MATCH: c_int = 1;
@@ -19,7 +19,7 @@ const NO_MATCH: c_int = 1;
 unsafe extern "C" fn fnmatch(pattern: *const c_char, text: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the caller's strings.
     let (pattern, text) = unsafe { (strings::bytes(pattern), strings::bytes(text)) };
-    match matching::matches(pattern, text, Rules::from_bits_truncate(flags)) {
+    match Pattern::new(pattern, Rules::from_bits_truncate(flags)).matches(text) {
         true => 0,
         false => NO_MATCH,
     }
@@ -68,31 +68,28 @@ struct Search {
 
 impl Search {
     /// Adds the files that match `pattern` in the directory `at`, which is empty or ends with `/`.
-    fn visit(&mut self, at: &str, pattern: &str) -> Result<(), Failure> {
-        let length = pattern.find('/').unwrap_or(pattern.len());
-        let (name, behind) = pattern.split_at(length);
-        let rest = behind.trim_start_matches('/');
-        let slashes = &behind[..behind.len() - rest.len()];
-        if !matching::is_pattern(name.as_bytes(), self.rules) {
-            let name = matching::literal(name.as_bytes(), self.rules);
-            let name = String::from_utf8_lossy(&name);
-            return self.enter(format!("{at}{name}{slashes}"), rest);
-        }
-        for found in self.names(at)? {
-            if matching::matches(name.as_bytes(), found.as_bytes(), self.rules) {
-                self.enter(format!("{at}{found}{slashes}"), rest)?;
+    /// Calls itself no deeper than there are directories.
+    fn visit(&mut self, mut at: String, mut pattern: &str) -> Result<(), Failure> {
+        while !pattern.is_empty() {
+            let length = pattern.find('/').unwrap_or(pattern.len());
+            let (name, behind) = pattern.split_at(length);
+            let rest = behind.trim_start_matches('/');
+            let slashes = &behind[..behind.len() - rest.len()];
+            let wanted = Pattern::new(name.as_bytes(), self.rules);
+            if wanted.is_special() {
+                for found in self.names(&at)? {
+                    if wanted.matches(found.as_bytes()) {
+                        self.visit(format!("{at}{found}{slashes}"), rest)?;
+                    }
+                }
+                return Ok(());
             }
+            at += &String::from_utf8_lossy(&wanted.literal());
+            at += slashes;
+            pattern = rest;
         }
-        Ok(())
-    }
-
-    /// Continues with the rest of the pattern, or adds the path if there is no rest.
-    fn enter(&mut self, path: String, rest: &str) -> Result<(), Failure> {
-        if !rest.is_empty() {
-            return self.visit(&path, rest);
-        }
-        if is_there(&path) {
-            self.found.push(path);
+        if is_there(&at) {
+            self.found.push(at);
         }
         Ok(())
     }
@@ -100,12 +97,7 @@ impl Search {
     /// The names in a directory; none if it does not exist or is no directory.
     fn names(&self, at: &str) -> Result<Vec<String>, Failure> {
         let path = if at.is_empty() { "." } else { at };
-        let names = || -> runtime::Result<Vec<String>> {
-            fs::read_dir(&linux_names::here(path))?
-                .map(|entry| Ok(entry?.file_name().into()))
-                .collect()
-        };
-        match names() {
+        match directories::names(&linux_names::here(path)) {
             Ok(names) => Ok(names),
             Err(Error {
                 errno: ENOENT | ENOTDIR,
@@ -163,10 +155,7 @@ fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<Str
     let pattern = whole.as_str();
     let relative = pattern.trim_start_matches('/');
     let root = &pattern[..pattern.len() - relative.len()];
-    match relative.is_empty() {
-        true => search.enter(root.into(), "")?,
-        false => search.visit(root, relative)?,
-    }
+    search.visit(root.into(), relative)?;
     let mut found = search.found;
     found.sort_unstable();
     if has(GLOB_MARK) {

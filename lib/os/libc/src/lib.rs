@@ -7,7 +7,7 @@
 //! exported under its C name and documented there, not here. Their safety contract is that of C: a
 //! pointer is valid for what the function does with it, and a string ends with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`matching`], [`calendar`], [`dates`], [`random`] and
+//! [`format`], [`scan`], [`number`], [`calendar`], [`dates`], [`expressions`], [`random`] and
 //! [`linux_names`] need no system and are compiled for the host too.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
@@ -19,9 +19,9 @@ extern crate alloc;
 
 pub mod calendar;
 pub mod dates;
+pub mod expressions;
 pub mod format;
 pub mod linux_names;
-pub mod matching;
 pub mod number;
 pub mod random;
 pub mod scan;
@@ -130,6 +130,8 @@ mod print;
 mod process;
 #[cfg(target_os = "redox")]
 mod pthread;
+#[cfg(target_os = "redox")]
+mod regex;
 #[cfg(target_os = "redox")]
 mod search;
 #[cfg(target_os = "redox")]

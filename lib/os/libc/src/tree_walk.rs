@@ -2,14 +2,13 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 
-use runtime::{Error, Result, fs, path};
+use runtime::{Error, fs, path};
 use syscall::error::EACCES;
 
 use crate::files::{Stat, path_of};
-use crate::{errno, linux_names};
+use crate::{directories, errno, linux_names};
 
 // The flags of `nftw`, as in Linux. There are no links, so FTW_PHYS has no effect.
 const FTW_MOUNT: c_int = 2;
@@ -80,7 +79,7 @@ impl Walk<'_> {
 
     /// Calls the function for a file, given by its path inside the tree, and for all files under
     /// it.
-    fn visit(&mut self, inside: &str, level: c_int) -> core::result::Result<(), Over> {
+    fn visit(&mut self, inside: &str, level: c_int) -> Result<(), Over> {
         let path = format!("{}{inside}", self.whole);
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -96,7 +95,7 @@ impl Walk<'_> {
         if !metadata.is_dir() {
             return self.call(inside, &stat, Kind::File, level);
         }
-        let names = match names(&path) {
+        let names = match directories::names(&path) {
             Err(Error { errno: EACCES }) => {
                 return self.call(inside, &stat, Kind::Unreadable, level);
             }
@@ -114,13 +113,7 @@ impl Walk<'_> {
         }
     }
 
-    fn call(
-        &self,
-        inside: &str,
-        stat: &Stat,
-        kind: Kind,
-        level: c_int,
-    ) -> core::result::Result<(), Over> {
+    fn call(&self, inside: &str, stat: &Stat, kind: Kind, level: c_int) -> Result<(), Over> {
         let path = format!("{}{inside}\0", self.given);
         let name = path.trim_end_matches(['/', '\0']);
         let base = name.rfind('/').map_or(0, |slash| slash + 1);
@@ -149,12 +142,6 @@ impl Walk<'_> {
             other => Err(Over::Returned(other)),
         }
     }
-}
-
-/// The names in a directory.
-fn names(path: &str) -> Result<Vec<String>> {
-    let entries = fs::read_dir(path)?;
-    entries.map(|entry| Ok(entry?.file_name().into())).collect()
 }
 
 /// Walks through the tree at a caller's path.

@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use patterns::file_name::Pattern;
+
 use super::pipeline::Plan;
 use super::{
     DESCRIPTORS, Flow, Handle, INTERRUPTED, MAX_DEPTH, PIPE_CAPACITY, Run, Shell, Variable,
@@ -11,7 +13,6 @@ use super::{
 use crate::arith::Variables;
 use crate::ast::{Assignment, Command, CommandKind, Redirect, Target, quote};
 use crate::expand;
-use crate::pattern;
 use crate::system::System;
 
 impl<S: System> Shell<S> {
@@ -347,7 +348,7 @@ impl<S: System> Shell<S> {
                             Ok(pattern) => pattern,
                             Err(message) => return self.expansion_failed(&message),
                         };
-                        if pattern::matches(&pattern, &text) {
+                        if Pattern::plain(&pattern).matches(text.as_bytes()) {
                             return self.list(body);
                         }
                     }

@@ -4,13 +4,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use patterns::file_name::Pattern;
+
 use super::launch::Drain;
 use super::{Descriptors, Flow, Handle, INTERRUPTED, Job, Run, Shell};
 use crate::ast::{
     AndOr, Command, CommandKind, Connector, List, OpenMode, Part, Pipeline, Target, Word,
 };
 use crate::parser::NULL_PATH;
-use crate::pattern;
 use crate::system::{Pid, System};
 
 /// The way to run one command of a pipeline.
@@ -344,7 +345,7 @@ fn fixed_text(word: &Word) -> Option<String> {
     let mut out = String::new();
     for part in &word.parts {
         match part {
-            Part::Literal(text) if !pattern::is_special(text) && !text.starts_with('~') => {
+            Part::Literal(text) if !Pattern::plain(text).is_special() && !text.starts_with('~') => {
                 out.push_str(text);
             }
             Part::Quoted(text) => out.push_str(text),

@@ -8,8 +8,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use patterns::file_name::Pattern;
 use runtime::fs;
-use tools::{glob, io};
+use tools::io;
 
 runtime::main!(main);
 
@@ -102,7 +103,7 @@ impl Search {
             let holds = match test {
                 Test::Name(pattern) => {
                     let name = path.trim_end_matches('/').rsplit('/').next();
-                    glob::matches(pattern, name.unwrap_or(path))
+                    Pattern::plain(pattern).matches(name.unwrap_or(path).as_bytes())
                 }
                 Test::Directory(wanted) => directory == *wanted,
                 Test::Size(true, bytes) => size > *bytes,
