@@ -72,13 +72,16 @@ impl DaemonLiveness {
         self.may_be_due_to_send() && self.is_due()
     }
 
-    /// As [`is_due_to_send`](Self::is_due_to_send), but notes no probe: if true,
-    /// [`is_due`](Self::is_due) has to be called as well.
+    /// As [`is_due_to_send`](Self::is_due_to_send), but notes no probe: it stays true until
+    /// [`is_due`](Self::is_due) is called, as several short paths may ask one after the other.
     #[inline]
     pub fn may_be_due_to_send(&self) -> bool {
         let sends = self.sends.load(Ordering::Relaxed).wrapping_add(1);
-        self.sends.store(sends, Ordering::Relaxed);
-        sends.is_multiple_of(SENDS) && ticks() > self.due.load(Ordering::Relaxed)
+        let may_be = sends.is_multiple_of(SENDS) && ticks() > self.due.load(Ordering::Relaxed);
+        if !may_be {
+            self.sends.store(sends, Ordering::Relaxed);
+        }
+        may_be
     }
 
     #[inline]
@@ -108,6 +111,15 @@ impl DaemonLiveness {
             self.due.store(now.wrapping_add(PERIOD), Ordering::Relaxed);
         }
         is_after
+    }
+}
+
+#[cfg(test)]
+impl DaemonLiveness {
+    /// Makes a probe due.
+    pub fn expire(&self) {
+        self.probed.store(0, Ordering::Relaxed);
+        self.due.store(0, Ordering::Relaxed);
     }
 }
 
@@ -191,6 +203,15 @@ mod tests {
         let due = (0..3 * SENDS).map(|_| liveness.is_due_to_send());
         // The counter is far beyond a period at its first read; the second one comes too soon.
         assert_eq!(due.filter(|due| *due).count(), 1);
+    }
+
+    #[test]
+    fn a_probe_stays_due_until_it_is_made() {
+        let liveness = DaemonLiveness::default();
+        assert!(!(1..SENDS).any(|_| liveness.may_be_due_to_send()));
+        assert!((0..3).all(|_| liveness.may_be_due_to_send()));
+        assert!(liveness.is_due());
+        assert!(!(0..3 * SENDS).any(|_| liveness.may_be_due_to_send()));
     }
 
     #[test]

@@ -772,6 +772,29 @@ fn a_daemon_that_died_is_noticed_by_who_only_sends() {
 }
 
 #[test]
+fn a_daemon_that_died_is_noticed_by_who_sends_as_c_programs_do() {
+    rings(|stage, left, right| {
+        stage.0.borrow_mut().is_dead = true;
+        stage.answer(failure(ENODEV));
+        let mut buffer = [0; 8];
+        let send = || match left.send_at_once(b"x".as_slice(), 0) {
+            true => Ok(1),
+            false => left.send(LEFT, b"x".as_slice(), 0),
+        };
+        left.rings.get().unwrap().liveness.expire();
+        // Few enough that the ring's end, at which the general path sends, is not reached.
+        let noticed = (0..64).find(|_| match send() {
+            Ok(_) => {
+                assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Ok(1));
+                false
+            }
+            Err(error) => error == ENODEV,
+        });
+        assert!(noticed.is_some());
+    });
+}
+
+#[test]
 fn who_need_not_sleep_after_all_tells_its_peer() {
     rings(|stage, left, _| {
         let rings = left.rings.get().unwrap();
