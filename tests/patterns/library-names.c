@@ -1,11 +1,14 @@
-/* Names of files by patterns, walks through directories, and options of command lines. */
+/* Names of files by patterns, directories and walks through them, users, and options of command lines. */
 #include "library.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <ftw.h>
 #include <getopt.h>
 #include <glob.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,6 +46,50 @@ static void patterns(void) {
     CHECK(fnmatch("*", ".c", FNM_PERIOD) == FNM_NOMATCH && fnmatch("MAIN", "main", FNM_CASEFOLD) == 0);
     CHECK(fnmatch("a\\*", "a\\b", FNM_NOESCAPE) == 0 && fnmatch("[[:alpha:]-]", "-", 0) == 0);
     CHECK(fnmatch("a", "a/b", FNM_LEADING_DIR) == 0);
+}
+
+/* Places in a directory, and its beginning again. */
+static void places(void) {
+    char names[8][256] = { "" };
+    long after[8] = { 0 };
+    int count = 0;
+    DIR *directory = opendir(TREE);
+    CHECK(directory != NULL && telldir(directory) == 0);
+    for (struct dirent *entry; count < 8 && (entry = readdir(directory)) != NULL; count++) {
+        snprintf(names[count], sizeof names[count], "%s", entry->d_name);
+        after[count] = telldir(directory);
+        CHECK(entry->d_off == after[count] && after[count] != 0);
+    }
+    CHECK(count == 4 && readdir(directory) == NULL);
+    for (int from = 0; from < count - 1; from++) {
+        seekdir(directory, after[from]);
+        struct dirent *entry = readdir(directory);
+        CHECK(entry && !strcmp(entry->d_name, names[from + 1]));
+    }
+    unlink(TREE "/new");
+    make_file(TREE "/new", "");
+    rewinddir(directory);
+    struct dirent *entry = readdir(directory);
+    CHECK(entry && !strcmp(entry->d_name, names[0]));
+    int seen = 0;
+    while ((entry = readdir(directory)) != NULL) {
+        seen += !strcmp(entry->d_name, "new");
+    }
+    CHECK(seen == 1 && unlink(TREE "/new") == 0 && closedir(directory) == 0);
+}
+
+/* The only user and the only group. */
+static void users(void) {
+    for (int round = 0; round < 2; round++) {
+        struct passwd *user = getpwent();
+        CHECK(user && user->pw_uid == 0 && !strcmp(user->pw_name, "root") && !getpwent());
+        struct group *group = getgrent();
+        CHECK(group && group->gr_gid == 0 && !strcmp(group->gr_name, "root") && !getgrent());
+        setpwent();
+        setgrent();
+    }
+    endpwent();
+    endgrent();
 }
 
 static int told;
@@ -190,6 +237,8 @@ int main(void) {
     make_tree();
     patterns();
     paths();
+    places();
+    users();
     walks();
     command_lines();
     remove_tree();

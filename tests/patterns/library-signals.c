@@ -368,7 +368,6 @@ static void threads(void) {
     struct child child = begin(leave_signals_to_a_thread);
     CHECK(word_of(&child) == 'r' && kill(child.process, SIGUSR2) == 0);
     CHECK(kill(child.process, SIGUSR1) == 0);
-    usleep(20000); /* One of each number waits: let it be taken. */
     CHECK(kill(child.process, SIGTERM) == 0 && word_of(&child) == 'a');
     CHECK(end_of(&child) == 0);
 }
@@ -454,6 +453,23 @@ static void groups(void) {
     FAILS(killpg(30000, SIGUSR1), ESRCH);
 }
 
+/* System V's calls. */
+static void by_number(void) {
+    sigset_t pending;
+    calls = 0;
+    CHECK(sigset(SIGUSR1, count_call) == count_call && sighold(SIGUSR1) == 0);
+    CHECK(raise(SIGUSR1) == 0 && calls == 0 && sigset(SIGUSR1, SIG_HOLD) == SIG_HOLD);
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) == 1);
+    FAILS(sigpause(SIGUSR1), EINTR);
+    CHECK(calls == 1 && raise(SIGUSR1) == 0 && calls == 1 && sigrelse(SIGUSR1) == 0 && calls == 2);
+    CHECK(sigset(SIGUSR1, SIG_HOLD) == count_call && sigset(SIGUSR1, count_call) == SIG_HOLD);
+    CHECK(raise(SIGUSR1) == 0 && calls == 3 && sigignore(SIGUSR1) == 0);
+    CHECK(raise(SIGUSR1) == 0 && calls == 3 && sigset(SIGUSR1, SIG_DFL) == SIG_IGN);
+    FAILS(sighold(SIGKILL), EINVAL);
+    FAILS(sigignore(0), EINVAL);
+    CHECK(sigset(SIGSTOP, SIG_IGN) == SIG_ERR && errno == EINVAL);
+}
+
 /* SIGALRM ends a sleep, as any handler does. */
 static void alarms(void) {
     calls = 0;
@@ -487,6 +503,7 @@ int main(int count, char **arguments) {
     children();
     programs();
     groups();
+    by_number();
     alarms();
     return finish("library-signals");
 }

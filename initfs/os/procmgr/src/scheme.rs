@@ -16,7 +16,7 @@ use runtime::{Error, Result, fd};
 use scheme::{Changes, Handles, SchemeDaemon, read_at, tree};
 use syscall::data::Stat;
 use syscall::error::{
-    EACCES, EBADF, EINVAL, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,
+    EACCES, EBADF, EINVAL, EMFILE, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,
 };
 use syscall::flag::FobtainFdFlags;
 use syscall::schemev2::NewFdFlags;
@@ -25,6 +25,9 @@ use crate::kernel::Kernel;
 
 /// Longest name of a part of a process or thread, in bytes: that of the kernel.
 const MAX_PART: usize = 64;
+
+/// Most handles of one process. The end of each is looked for among all.
+const MAX_HANDLES: usize = 64;
 
 enum Handle {
     Root,
@@ -197,7 +200,9 @@ impl ProcScheme {
                 Ok(self.add(Handle::Process(child)))
             }
             "signals" => {
-                self.table.process(pid)?;
+                if self.table.process(pid)?.handles.len() >= MAX_HANDLES {
+                    return Err(Error::new(EMFILE));
+                }
                 Ok(self.add(Handle::Signals(pid)))
             }
             "new-thread" => {

@@ -19,6 +19,9 @@ typedef struct __skiff_directory DIR;
 __BEGIN_DECLS
 DIR *opendir(const char *path);
 struct dirent *readdir(DIR *directory);
+void rewinddir(DIR *directory);
+long telldir(DIR *directory);
+void seekdir(DIR *directory, long position);
 int closedir(DIR *directory);
 
 /* All entries for which `selects` is not 0 (NULL: all), in the order of `compare` (NULL: any): how many; -1 with errno. The

@@ -12,6 +12,9 @@ struct group {
 
 __BEGIN_DECLS
 struct group *getgrgid(gid_t group);
+struct group *getgrent(void);
+void setgrent(void);
+void endgrent(void);
 struct group *getgrnam(const char *name);
 int initgroups(const char *user, gid_t group);
 int setgroups(size_t count, const gid_t *groups);

@@ -15,6 +15,9 @@ struct passwd {
 
 __BEGIN_DECLS
 struct passwd *getpwuid(uid_t user);
+struct passwd *getpwent(void);
+void setpwent(void);
+void endpwent(void);
 struct passwd *getpwnam(const char *name);
 int getpwuid_r(uid_t user, struct passwd *place, char *buffer, size_t size, struct passwd **found);
 int getpwnam_r(const char *name, struct passwd *place, char *buffer, size_t size,

@@ -33,9 +33,12 @@
 #define SIGPROF 27
 #define SIGWINCH 28
 #define SIGIO 29
+#define SIGPOLL SIGIO
 #define SIGPWR 30
 #define SIGSYS 31
-#define NSIG 32
+#define SIGRTMIN 35
+#define SIGRTMAX 64
+#define NSIG 65
 
 typedef int sig_atomic_t;
 typedef unsigned long sigset_t;
@@ -61,10 +64,15 @@ typedef struct {
 /* Those of SIGCHLD. */
 #define CLD_EXITED 1
 #define CLD_KILLED 2
+#define CLD_DUMPED 3
+#define CLD_TRAPPED 4
+#define CLD_STOPPED 5
+#define CLD_CONTINUED 6
 
 #define SIG_DFL ((sighandler_t)0)
 #define SIG_IGN ((sighandler_t)1)
 #define SIG_ERR ((sighandler_t)-1)
+#define SIG_HOLD ((sighandler_t)2)
 #define SIG_BLOCK 0
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
@@ -110,6 +118,11 @@ int sigpending(sigset_t *set);
 int sigwait(const sigset_t *set, int *number);
 int sigwaitinfo(const sigset_t *set, siginfo_t *information);
 int sigtimedwait(const sigset_t *set, siginfo_t *information, const struct timespec *limit);
+int sighold(int number);
+int sigrelse(int number);
+int sigignore(int number);
+int sigpause(int number);
+sighandler_t sigset(int number, sighandler_t handler);
 int sigemptyset(sigset_t *set);
 int sigfillset(sigset_t *set);
 int sigaddset(sigset_t *set, int number);

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_long};
 
 use runtime::{Error, Result, fs};
 use syscall::error::ENOMEM;
@@ -15,7 +15,7 @@ use crate::{errno, linux_names, malloc};
 #[repr(C)]
 struct Entry {
     inode: u64,
-    /// Would locate the next entry; not filled in.
+    /// Where the next entry is, as `telldir` gives it.
     offset: i64,
     length: u16,
     kind: u8,
@@ -73,6 +73,7 @@ unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
             entry.name[..length].copy_from_slice(&name[..length]);
             entry.name[length] = 0;
             entry.inode = found.inode();
+            entry.offset = directory.names.position() as i64;
             // C's DT_DIR and DT_REG.
             entry.kind = match (found.is_dir(), found.is_file()) {
                 (true, _) => 4,
@@ -87,6 +88,24 @@ unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
         }
         None => core::ptr::null_mut(),
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rewinddir(directory: *mut Directory) {
+    // SAFETY: what `opendir` gave.
+    unsafe { &mut *directory }.names.seek(0);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn telldir(directory: *mut Directory) -> c_long {
+    // SAFETY: what `opendir` gave.
+    unsafe { &*directory }.names.position() as c_long
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn seekdir(directory: *mut Directory, position: c_long) {
+    // SAFETY: what `opendir` gave.
+    unsafe { &mut *directory }.names.seek(position as u64);
 }
 
 #[unsafe(no_mangle)]

@@ -342,6 +342,23 @@ extern "C" fn munlock(_address: *const c_void, _length: usize) -> c_int {
     0
 }
 
+/// Has nothing to do, as `mlock`, but for its argument.
+#[unsafe(no_mangle)]
+extern "C" fn mlockall(flags: c_int) -> c_int {
+    /// `MCL_CURRENT`, `MCL_FUTURE`.
+    const KNOWN: c_int = 1 | 2;
+    match flags {
+        1..=KNOWN => 0,
+        _ => errno::fail(EINVAL),
+    }
+}
+
+/// Has nothing to do, as `mlock`.
+#[unsafe(no_mangle)]
+extern "C" fn munlockall() -> c_int {
+    0
+}
+
 /// Has nothing to do: shared memory is coherent.
 #[unsafe(no_mangle)]
 extern "C" fn msync(_address: *mut c_void, _length: usize, _flags: c_int) -> c_int {

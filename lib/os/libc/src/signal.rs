@@ -102,8 +102,12 @@ extern "C" fn abort() -> ! {
 /// processes but init and the own one (-1).
 #[unsafe(no_mangle)]
 extern "C" fn kill(process: c_int, number: c_int) -> c_int {
-    // So that a handler has run when this returns.
-    if number != 0 && u32::try_from(process) == Ok(system::id()) {
+    // So that a handler has run, or the signal waits, when this returns. If only this thread blocks
+    // it, another one has to take it.
+    if u32::try_from(process) == Ok(system::id())
+        && let Some(bit) = masks::bit(number)
+        && (masks::own() & bit == 0 || masks::count(bit) >= pthread::running())
+    {
         return raise(number);
     }
     let number = u32::try_from(number).map_err(|_| Error::new(EINVAL));
@@ -210,6 +214,67 @@ unsafe extern "C" fn sigtimedwait(
         }
         None => errno::fail(EAGAIN),
     }
+}
+
+// ---- System V's calls, by the number of one signal ----
+
+/// The set with one signal, which can be blocked.
+fn one(number: c_int) -> Result<u64> {
+    let bit = masks::bit(number).filter(|bit| bit & masks::FIXED == 0);
+    bit.ok_or(Error::new(EINVAL))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sighold(number: c_int) -> c_int {
+    errno::done(one(number).map(|bit| arrivals::block(masks::own() | bit)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigrelse(number: c_int) -> c_int {
+    errno::done(one(number).map(|bit| arrivals::block(masks::own() & !bit)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigignore(number: c_int) -> c_int {
+    let ignored = Disposition {
+        handler: handlers::IGNORE,
+        ..Disposition::USUAL
+    };
+    errno::done(choose(number, Some(ignored)).map(drop))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigpause(number: c_int) -> c_int {
+    match one(number) {
+        // SAFETY: a local.
+        Ok(bit) => unsafe { sigsuspend(&(masks::own() & !bit)) },
+        Err(error) => errno::fail(error.errno),
+    }
+}
+
+/// Sets a handler and unblocks the signal, or blocks it (`SIG_HOLD`). Returns the handler before,
+/// or `SIG_HOLD` if the signal was blocked.
+#[unsafe(no_mangle)]
+extern "C" fn sigset(number: c_int, handler: usize) -> usize {
+    const HOLD: usize = 2;
+    let change = || {
+        let bit = one(number)?;
+        let was_held = masks::own() & bit != 0;
+        let new = (handler != HOLD).then_some(Disposition {
+            handler,
+            ..Disposition::USUAL
+        });
+        let before = choose(number, new)?.handler;
+        match new {
+            Some(_) => arrivals::block(masks::own() & !bit),
+            None => arrivals::block(masks::own() | bit),
+        }
+        Ok(if was_held { HOLD } else { before })
+    };
+    change().unwrap_or_else(|error: Error| {
+        errno::set(error.errno);
+        ERROR
+    })
 }
 
 // ---- Sets ----

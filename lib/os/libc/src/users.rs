@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use runtime::process as system;
 use syscall::error::{EINVAL, EPERM, ERANGE};
@@ -83,6 +84,39 @@ fn user_if(known: bool) -> *mut User {
 #[unsafe(no_mangle)]
 extern "C" fn getpwuid(user: c_uint) -> *mut User {
     user_if(user == 0)
+}
+
+/// Whether `getpwent` and `getgrent` have given their only entry.
+static IS_GIVEN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+#[unsafe(no_mangle)]
+extern "C" fn getpwent() -> *mut User {
+    user_if(!IS_GIVEN[0].swap(true, Ordering::Relaxed))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn setpwent() {
+    IS_GIVEN[0].store(false, Ordering::Relaxed);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn endpwent() {
+    setpwent();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getgrent() -> *mut Group {
+    group_if(!IS_GIVEN[1].swap(true, Ordering::Relaxed))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn setgrent() {
+    IS_GIVEN[1].store(false, Ordering::Relaxed);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn endgrent() {
+    setgrent();
 }
 
 #[unsafe(no_mangle)]

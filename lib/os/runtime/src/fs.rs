@@ -267,6 +267,18 @@ pub struct ReadDir {
 }
 
 impl ReadDir {
+    /// Where the next name is. 0 is the beginning.
+    pub fn position(&self) -> u64 {
+        self.opaque
+    }
+
+    /// Goes on from a place that [`position`](Self::position) has given.
+    pub fn seek(&mut self, position: u64) {
+        (self.filled, self.at) = (0, 0);
+        self.opaque = position;
+        self.failed = false;
+    }
+
     fn entry(&mut self) -> Result<Option<DirEntry>> {
         const HEADER: usize = size_of::<DirentHeader>();
         if self.at >= self.filled {

@@ -26,6 +26,8 @@
 #define MADV_DONTFORK 10
 #define MADV_DOFORK 11
 #define MADV_HUGEPAGE 14
+#define MCL_CURRENT 1
+#define MCL_FUTURE 2
 #define MS_ASYNC 1
 #define MS_INVALIDATE 2
 #define MS_SYNC 4
@@ -38,6 +40,8 @@ int mprotect(void *address, size_t length, int protection) __asm__("skiff_mprote
 int madvise(void *address, size_t length, int advice);
 int msync(void *address, size_t length, int flags);
 int mlock(const void *address, size_t length);
+int mlockall(int flags);
+int munlockall(void);
 int shm_open(const char *name, int flags, mode_t mode);
 int shm_unlink(const char *name);
 int munlock(const void *address, size_t length);
