@@ -104,6 +104,15 @@ static void lengths(void) {
     CHECK(pread(file, bytes, 1, 0) == 1 && bytes[0] == 'b' && last[0] == 'c');
     CHECK(munmap(pages, PAGE) == 0 && munmap(pages + 2 * PAGE, PAGE) == 0);
     CHECK(munmap(last, 2 * PAGE) == 0);
+    /* What is stored behind the end is lost when nobody has mapped it any more. */
+    CHECK(ftruncate(file, 100) == 0);
+    pages = map(file, 100, BOTH, 0);
+    CHECK(pages != MAP_FAILED && pages[99] == 0);
+    pages[99] = 'a';
+    pages[100] = 'b';
+    CHECK(munmap(pages, 100) == 0);
+    pages = map(file, 100, BOTH, 0);
+    CHECK(pages != MAP_FAILED && pages[99] == 'a' && pages[100] == 0 && munmap(pages, 100) == 0);
     /* Nobody has it mapped: an empty file gives its memory back. */
     struct stat stat_of;
     CHECK(ftruncate(file, 0) == 0 && fstat(file, &stat_of) == 0 && stat_of.st_blocks == 0);
@@ -118,6 +127,8 @@ static void refusals(void) {
     FAILS(map(writing, PAGE, PROT_WRITE, 0), EACCES);
     FAILS(map(writing, PAGE, PROT_READ, 0), EACCES);
     FAILS(map(file, 0, BOTH, 0), EINVAL);
+    FAILS(map(file, (size_t)-1, BOTH, 0), ENOMEM);
+    FAILS(map(file, PAGE, BOTH | PROT_EXEC, 0), ENOTSUP);
     FAILS(map(file, PAGE, BOTH, 1), EINVAL);
     FAILS(map(file, PAGE, BOTH, (off_t)1 << 46), EOVERFLOW);
     FAILS(map(file, (size_t)1 << 36, BOTH, 0), EOVERFLOW);

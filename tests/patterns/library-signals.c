@@ -448,6 +448,7 @@ static void groups(void) {
     struct child child = begin(own_group);
     CHECK(word_of(&child) == 'a' && word_of(&child) == 'b');
     CHECK(killpg(child.process, SIGUSR1) == 0 && word_of(&child) == 'c');
+    CHECK(killpg(getpgrp(), 0) == 0 && killpg(0, 0) == 0);
     CHECK(end_of(&child) == 0 && calls == 0);
     FAILS(killpg(-1, SIGUSR1), EINVAL);
     FAILS(killpg(30000, SIGUSR1), ESRCH);

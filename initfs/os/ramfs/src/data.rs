@@ -110,7 +110,13 @@ impl Data {
     /// Those of [`Mapped::new`] and [`Mapped::map`].
     pub fn map(&mut self, offset: u64, size: u64, reach: u64, room: u64) -> Result<usize> {
         let mapped = match &mut self.bytes {
-            Bytes::Mapped(mapped) => return mapped.map(offset, size, room),
+            Bytes::Mapped(mapped) => {
+                // What programs have stored behind the end is lost with the last mapping.
+                if !mapped.is_in_use() {
+                    mapped.clear(self.size, u64::MAX);
+                }
+                return mapped.map(offset, size, room);
+            }
             Bytes::Sparse(sparse) => Mapped::new(sparse, reach)?,
         };
         // What the former pages took is free again.

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
-use syscall::error::{EACCES, EBADF, EINTR, EINVAL, ENODEV};
+use syscall::error::{EACCES, EBADF, EINTR, EINVAL, ENODEV, ENOMEM};
 use syscall::flag::MapFlags;
 
 use crate::{advice, descriptor, errno};
@@ -165,7 +165,10 @@ unsafe fn map(
     number: c_int,
     offset: c_long,
 ) -> Result<usize> {
-    let length = rounded(length)?;
+    let length = match rounded(length) {
+        Err(_) if length > 0 => return Err(Error::new(ENOMEM)),
+        length => length?,
+    };
     let mut system = protection_of(protection)?;
     match flags & (MAP_SHARED | MAP_PRIVATE) {
         MAP_SHARED => system |= MapFlags::MAP_SHARED,
@@ -246,7 +249,9 @@ unsafe extern "C" fn skiff_mmap(
     match unsafe { map(address as usize, length, protection, flags, number, offset) } {
         Ok(address) => address as *mut c_void,
         Err(error) => {
-            let number = match maps_nothing(&error) {
+            // A page that would be writable and executable at once is refused for its rights.
+            let is_both = protection & (PROT_WRITE | PROT_EXEC) == PROT_WRITE | PROT_EXEC;
+            let number = match maps_nothing(&error) && !is_both {
                 true => ENODEV,
                 false => error.errno,
             };

@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int};
 
 use runtime::process as system;
 use runtime::{Error, Result};
-use syscall::error::{EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS};
+use syscall::error::{EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, ESRCH};
 
 use crate::files::Timespec;
 use crate::handlers::{self, Disposition, Information, Origin};
@@ -117,8 +117,10 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn killpg(group: c_int, number: c_int) -> c_int {
     match group {
+        0.. if group == 0 || group as u32 == system::own_meta().pgid => kill(0, number),
         2.. => kill(-group, number),
-        0 => kill(0, number),
+        // The group of init, whose negated number stands for all processes.
+        1 => errno::fail(ESRCH),
         _ => errno::fail(EINVAL),
     }
 }
