@@ -394,7 +394,14 @@ static void children(void) {
     FAILS(sigsuspend(&none), EINTR);
     CHECK(calls == 2 && sender == child.process && code == CLD_KILLED && status == SIGINT);
     CHECK(WTERMSIG(end_of(&child)) == SIGINT);
-    CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR && sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+    /* Children whose ends are ignored leave nothing. */
+    CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    child = begin(leave_with_3);
+    CHECK(word_of(&child) == 0 && close(child.pipe) == 0);
+    FAILS(waitpid(child.process, NULL, 0), ECHILD);
+    CHECK(signal(SIGCHLD, SIG_DFL) == SIG_IGN && sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+    child = begin(leave_with_3);
+    CHECK(word_of(&child) == 0 && WEXITSTATUS(end_of(&child)) == 3);
 }
 
 static char *own_path;

@@ -77,15 +77,16 @@ impl Signals {
     /// Those of a child, for which none waits yet. A child that runs the same program catches the
     /// same ones.
     pub fn of_child(&self, runs: Runs) -> Signals {
-        let caught = match runs {
-            Runs::SameProgram => self.choice.caught,
-            Runs::Another => 0,
+        let choice = match runs {
+            Runs::SameProgram => self.choice,
+            // A program that has not asked for it wants to know how its children end.
+            Runs::Another => Choice {
+                caught: 0,
+                ignored: self.choice.ignored & !bit(SIGCHLD),
+            },
         };
         Signals {
-            choice: Choice {
-                caught,
-                ..self.choice
-            },
+            choice,
             waiting: BTreeMap::new(),
         }
     }
@@ -98,6 +99,11 @@ impl Signals {
             ignored: choice.ignored & !fixed,
         };
         core::mem::replace(&mut self.choice, choice)
+    }
+
+    /// Whether the process does not want to know how its children end, as it ignores SIGCHLD.
+    pub fn forgets_children(&self) -> bool {
+        self.choice.ignored & bit(SIGCHLD) != 0
     }
 
     /// The present choice.

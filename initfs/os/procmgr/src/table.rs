@@ -320,14 +320,15 @@ impl<C: Contexts> Table<C> {
                 }
             }
         }
+        let signals = self.processes.get(&parent).map(|parent| &parent.signals);
         // No process will fetch the status of one whose parent is gone.
-        if let Some(process) = self.processes.get(&parent) {
-            let effect = process.signals.effect(SIGCHLD).unwrap_or(Effect::Nothing);
-            self.changed.insert(parent);
-            self.signal(parent, SIGCHLD, effect, from);
-        } else {
+        let is_forgotten = signals.is_none_or(Signals::forgets_children);
+        let effect = signals.and_then(|signals| signals.effect(SIGCHLD));
+        if is_forgotten {
             self.processes.remove(&pid);
         }
+        self.changed.insert(parent);
+        self.signal(parent, SIGCHLD, effect.unwrap_or(Effect::Nothing), from);
     }
 
     /// Fetches the status of a dead child. `Ok(None)`: none is dead yet and `poll` is set.

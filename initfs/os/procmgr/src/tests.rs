@@ -348,6 +348,30 @@ fn a_parent_that_catches_sigchld_is_told_of_the_end_of_each_child() {
 }
 
 #[test]
+fn children_of_a_parent_that_ignores_their_ends_leave_nothing() {
+    let (mut table, records) = table();
+    let parent = child(&mut table, INIT);
+    table.choose_signals(parent, choice(&[], &[17, 1])).unwrap();
+    let first = child(&mut table, parent);
+    let chosen = table.process(first).unwrap().signals.choice();
+    assert_eq!(
+        chosen,
+        choice(&[], &[1]),
+        "another program has not asked for it"
+    );
+    assert_eq!(errno(table.wait(parent, Wanted::Any, false)), EWOULDBLOCK);
+    table.take_changed();
+    table.kill(INIT, first as usize, 9).unwrap();
+    report(&mut table, &records, 2, End::Ended);
+    assert!(
+        !table.take_changed().is_empty(),
+        "a wait must be tried again"
+    );
+    assert_eq!(errno(table.wait(parent, Wanted::Any, false)), ECHILD);
+    assert_eq!(errno(table.process(first)), ESRCH);
+}
+
+#[test]
 fn users_may_signal_only_their_own() {
     let (mut table, records) = table();
     let [mine, other, root] = [0; 3].map(|_| child(&mut table, INIT));

@@ -270,6 +270,12 @@ pub fn forked() {
 /// fails.
 pub fn leave() -> Option<Choice> {
     let former = signals::give_up()?;
+    let children = masks::bit(handlers::SIGCHLD).unwrap_or_default();
+    if former.ignored & children != 0 {
+        // The new program has not asked for children that leave nothing.
+        let ignored = former.ignored & !children;
+        let _ = signals::choose(Choice { caught: 0, ignored });
+    }
     let thread = TOLD.with(|told| core::mem::replace(&mut told.thread, null()));
     if !thread.is_null() {
         // SAFETY: started by `start`, and joined by nobody else.
