@@ -230,6 +230,38 @@ static void waits(void) {
     CHECK(end_of(&child) == 0);
 }
 
+/* One signal has a handler, another one is blocked and waits on. */
+static volatile sig_atomic_t blocked_calls;
+
+static void count_blocked(int number) {
+    (void)number;
+    blocked_calls++;
+}
+
+static void block_one_of_two(int pipe) {
+    sigset_t set = set_of(SIGUSR1), pending;
+    handle(SIGUSR1, count_blocked);
+    handle(SIGUSR2, count_call);
+    calls = 0;
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    say(pipe, 'r');
+    while (calls < 3)
+        usleep(1000);
+    say(pipe, blocked_calls == 0 && sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1)
+                  ? 'a' : 'A');
+    say(pipe, sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && blocked_calls == 1 ? 'b' : 'B');
+}
+
+static void one_of_two(void) {
+    struct child child = begin(block_one_of_two);
+    CHECK(word_of(&child) == 'r' && kill(child.process, SIGUSR1) == 0);
+    struct pollfd entry = {.fd = child.pipe, .events = POLLIN};
+    do {
+        CHECK(kill(child.process, SIGUSR2) == 0);
+    } while (poll(&entry, 1, 20) == 0);
+    CHECK(word_of(&child) == 'a' && word_of(&child) == 'b' && end_of(&child) == 0);
+}
+
 /* The waits that a handler ends, in the child's first thread. */
 static int wait_by(int way, int quiet) {
     struct timespec rest = {60, 0}, left = {0, 0};
@@ -505,6 +537,7 @@ int main(int count, char **arguments) {
     dispositions();
     masks();
     waits();
+    one_of_two();
     interruptions();
     other_calls();
     threads();

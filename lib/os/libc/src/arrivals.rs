@@ -135,12 +135,10 @@ pub fn arrives(number: c_int, origin: Origin) {
     let Some(bit) = masks::bit(number) else {
         return;
     };
-    let is_awaited = AWAITED.with(|awaited| awaited.values().any(|set| set & bit != 0));
-    if is_awaited || masks::count(bit) >= pthread::running() {
-        hold(number, origin);
-        return;
+    match is_free(bit) {
+        true => take_effect(number, origin),
+        false => hold(number, origin),
     }
-    take_effect(number, origin);
 }
 
 /// Handles a signal that the calling thread sends to itself.
@@ -161,13 +159,7 @@ fn hold(number: c_int, origin: Origin) {
     COUNT.fetch_add(1, Ordering::Release);
     sync::wake(&COUNT, usize::MAX >> 1);
     // A thread may have unblocked it meanwhile, and found nothing.
-    if let Some(bit) = masks::bit(number)
-        && masks::count(bit) < pthread::running()
-        && !AWAITED.with(|awaited| awaited.values().any(|set| set & bit != 0))
-        && masks::own() & bit == 0
-    {
-        deliver_held();
-    }
+    deliver_held();
 }
 
 /// Calls the handler in the calling thread, or does what the signal does otherwise.
@@ -188,9 +180,23 @@ fn take(set: u64) -> Option<(c_int, Origin)> {
     })
 }
 
-/// Handles what is held and not blocked by the calling thread.
+/// Whether a thread of the program may take a signal now: one does not block it, and none waits
+/// for it.
+fn is_free(bit: u64) -> bool {
+    let is_awaited = AWAITED.with(|awaited| awaited.values().any(|set| set & bit != 0));
+    !is_awaited && masks::count(bit) < pthread::running()
+}
+
+/// Handles what is held, if neither the calling thread blocks it nor all others do: the thread of
+/// this library blocks nothing.
 fn deliver_held() {
-    while let Some((number, origin)) = take(!masks::own()) {
+    let may_take = || {
+        let waiting = held() & !masks::own();
+        let bits = (0..u64::BITS).map(|number| 1 << number);
+        bits.filter(|bit| waiting & bit != 0 && is_free(*bit))
+            .fold(0, |set, bit| set | bit)
+    };
+    while let Some((number, origin)) = take(may_take()) {
         if handlers::deliver(number, origin) == Outcome::Ends {
             process::end_by_signal(number);
         }
@@ -245,6 +251,8 @@ pub fn wait(set: u64, end: Option<u64>) -> Option<(c_int, Origin)> {
         let _ = sync::wait(&COUNT, count, end);
     };
     AWAITED.with(|awaited| awaited.remove(&id));
+    // Another one of the set may have come that no thread blocks.
+    deliver_held();
     found
 }
 
