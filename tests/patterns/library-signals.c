@@ -331,6 +331,21 @@ static void interruptions(void) {
     CHECK(end_of(&child) == 0);
 }
 
+/* A handler ends no wait that begins after it, whatever became of a wait with a mask before. */
+static void later_waits(void) {
+    int quiet[2];
+    sigset_t none;
+    sigemptyset(&none);
+    CHECK(pipe(quiet) == 0);
+    struct pollfd entry = {.fd = quiet[0], .events = POLLIN};
+    handle(SIGUSR1, count_call);
+    struct epoll_event event;
+    FAILS(epoll_pwait(quiet[0], &event, 1, -1, &none), EINVAL);
+    CHECK(raise(SIGUSR1) == 0 && poll(&entry, 1, 1) == 0);
+    CHECK(raise(SIGUSR1) == 0 && usleep(1) == 0);
+    CHECK(close(quiet[0]) == 0 && close(quiet[1]) == 0);
+}
+
 /* A handler ends no wait of another thread, and no read. */
 static void *wait_for_a_byte(void *pipe_end) {
     struct pollfd entry = {.fd = *(int *)pipe_end, .events = POLLIN};
@@ -539,6 +554,7 @@ int main(int count, char **arguments) {
     waits();
     one_of_two();
     interruptions();
+    later_waits();
     other_calls();
     threads();
     children();

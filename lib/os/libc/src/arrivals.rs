@@ -210,6 +210,8 @@ pub fn blocking<T>(mask: u64, action: impl FnOnce() -> T) -> T {
     caught::interrupt_since(caught::count());
     block(mask);
     let result = action();
+    // An action that has failed has not waited.
+    caught::interrupt_no_more();
     block(before);
     result
 }

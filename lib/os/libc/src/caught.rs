@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use hal::idle_poll::Watched;
@@ -19,6 +19,8 @@ use crate::tls;
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Rings at each call, once signals from other processes can come.
 pub static BELL: Shared<Option<Arc<Bell>>> = Shared::new(None);
+/// Whether there is one: most programs catch no signals, and ask no further.
+static HAS_BELL: AtomicBool = AtomicBool::new(false);
 /// The number of the first thread; 0: that of the process.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 /// The count from which on the first thread's next wait is interrupted, and [`IS_SET`].
@@ -54,6 +56,7 @@ pub fn prepare() -> Result<()> {
             // Nothing of the program reads it.
             fd::close(number)?;
             *bell = Some(Arc::new(made));
+            HAS_BELL.store(true, Ordering::Release);
         }
         Ok(())
     })
@@ -85,7 +88,7 @@ pub struct Interruption {
 
 /// Begins a wait of the calling thread. `None`: nothing interrupts it.
 pub fn begin() -> Option<Interruption> {
-    if !is_first() {
+    if !HAS_BELL.load(Ordering::Acquire) || !is_first() {
         return None;
     }
     let set = SINCE.swap(0, Ordering::Relaxed);
@@ -102,6 +105,13 @@ pub fn begin() -> Option<Interruption> {
 pub fn interrupt_since(before: u32) {
     if is_first() {
         SINCE.store(IS_SET | u64::from(before), Ordering::Relaxed);
+    }
+}
+
+/// Undoes [`interrupt_since`].
+pub fn interrupt_no_more() {
+    if is_first() {
+        SINCE.store(0, Ordering::Relaxed);
     }
 }
 
@@ -146,4 +156,5 @@ pub fn forked() {
     SINCE.store(0, Ordering::Relaxed);
     // The parent's pipe: its events are the parent's.
     BELL.with(|bell| *bell = None);
+    HAS_BELL.store(false, Ordering::Relaxed);
 }
