@@ -246,7 +246,7 @@ static void block_one_of_two(int pipe) {
     sigprocmask(SIG_BLOCK, &set, NULL);
     say(pipe, 'r');
     while (calls < 3)
-        usleep(1000);
+        pause();
     say(pipe, blocked_calls == 0 && sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1)
                   ? 'a' : 'A');
     say(pipe, sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && blocked_calls == 1 ? 'b' : 'B');

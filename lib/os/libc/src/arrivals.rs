@@ -14,7 +14,7 @@ use syscall::error::EINTR;
 
 use crate::handlers::{self, Disposition, IGNORE, Origin, Outcome};
 use crate::sync::{self, Shared};
-use crate::{caught, masks, process, pthread};
+use crate::{caught, masks, process, pthread, tls};
 
 /// What the process manager was told to do with signals.
 pub struct Told {
@@ -238,7 +238,7 @@ pub fn held() -> u64 {
 /// has come until then.
 pub fn wait(set: u64, end: Option<u64>) -> Option<(c_int, Origin)> {
     tell(|told| told.caught |= set & !told.ignored);
-    let id = masks::thread();
+    let id = tls::gettid();
     AWAITED.with(|awaited| awaited.insert(id, set));
     let found = loop {
         let count = COUNT.load(Ordering::Acquire);

@@ -27,16 +27,10 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 static SINCE: AtomicU64 = AtomicU64::new(0);
 const IS_SET: u64 = 1 << 32;
 
-/// The calling thread's number, as `gettid` gives it.
-fn thread() -> c_int {
-    // SAFETY: the calling thread's own control block.
-    unsafe { (*tls::control()).id }
-}
-
 fn is_first() -> bool {
     match FIRST.load(Ordering::Relaxed) {
-        0 => thread() == runtime::process::id() as c_int,
-        first => thread() == first,
+        0 => tls::gettid() == runtime::process::id() as c_int,
+        first => tls::gettid() == first,
     }
 }
 
@@ -152,7 +146,7 @@ pub fn sleep(length: Duration) -> Duration {
 
 /// Called in the child of a fork, whose only thread is the first one.
 pub fn forked() {
-    FIRST.store(thread(), Ordering::Relaxed);
+    FIRST.store(tls::gettid(), Ordering::Relaxed);
     SINCE.store(0, Ordering::Relaxed);
     // The parent's pipe: its events are the parent's.
     BELL.with(|bell| *bell = None);

@@ -23,12 +23,6 @@ pub fn own() -> u64 {
     unsafe { (*tls::control()).blocked }
 }
 
-/// The number of the calling thread, as `gettid` gives it.
-pub fn thread() -> c_int {
-    // SAFETY: as above.
-    unsafe { (*tls::control()).id }
-}
-
 fn note(id: c_int, mask: u64) {
     MASKS.with(|masks| match mask {
         0 => masks.remove(&id),
@@ -41,7 +35,7 @@ pub fn set(mask: u64) {
     let mask = mask & !FIXED;
     // SAFETY: as above.
     unsafe { (*tls::control()).blocked = mask };
-    note(thread(), mask);
+    note(tls::gettid(), mask);
 }
 
 /// Lets a new thread block what the calling one does.
