@@ -420,6 +420,10 @@ static void names_of_files(void) {
     struct utsname machine;
     CHECK(mkdir("/etc", 0755) == 0 || errno == EEXIST);
     char *hosts = text_of("/etc/hosts"), *hostname = text_of("/etc/hostname");
+    // At boot the machine gets the name of its node, which every node knows.
+    char *first_line = hostname ? strndup(hostname, strcspn(hostname, "\n")) : NULL;
+    CHECK(first_line && host_of(first_line) == 0x0a000001u + own);
+    free(first_line);
     put_file("/etc/hosts", "# names\n10.0.0.9 saguaro8 Eight # nine\n10.0.0.1 host8\n");
     CHECK(host_of("saguaro8") == 0x0a000009 && host_of("eight") == 0x0a000009);
     CHECK(host_of("nine") == 0 && host_of("names") == 0);

@@ -67,13 +67,15 @@ pub fn node_of(host: u32, own: u16) -> Option<u16> {
     u16::try_from(node).ok().filter(|node| *node <= MAX_NODE)
 }
 
-/// Returns the node of a name: `host`, `node3`, or `localhost` and `skiff` for the own node.
+/// Returns the node of a name: `host`, `node3` or `card3`, or `localhost` and `skiff` for the own
+/// node.
 pub fn node_by_name(name: &str, own: u16) -> Option<u16> {
     match name {
         "host" => Some(0),
         "localhost" | "skiff" => Some(own),
         _ => {
-            let number = name.strip_prefix("node")?;
+            let card = name.strip_prefix("card");
+            let number = card.or_else(|| name.strip_prefix("node"))?;
             let is_plain = number == "0" || !number.starts_with('0');
             let is_digits = number.bytes().all(|byte| byte.is_ascii_digit());
             let node = number.parse().ok().filter(|_| is_plain && is_digits)?;
@@ -202,6 +204,7 @@ mod tests {
         assert_eq!(by_name("host", 2), Some(0x0a00_0001));
         assert_eq!(by_name("node0", 2), Some(0x0a00_0001));
         assert_eq!(by_name("node128", 2), Some(0x0a00_0081));
+        assert_eq!(by_name("card3", 2), Some(0x0a00_0004));
         assert_eq!(by_name("localhost", 2), Some(LOOPBACK));
         assert_eq!(by_name("skiff", 2), Some(0x0a00_0003));
         assert_eq!(by_name("10.0.0.7", 2), Some(0x0a00_0007));

@@ -21,6 +21,7 @@ before=$(scifctl stats endpoints)
 
 check "output" "$(scifrun 1 echo one two)" "one two"
 check "name of the node" "$(scifrun -n card1 sh -c 'echo $HOSTNAME')" "card1"
+check "by the name of sockets" "$(scifrun -n node1 sh -c 'echo $HOSTNAME')" "card1"
 check "errors" "$(scifrun 1 ls /none 2>&1 > /tmp/out; cat /tmp/out)" "ls: /none: No such file or directory"
 check "input" "$(echo some words | scifrun 1 wc -w)" "2"
 scifrun 1 sh -c 'exit 7'
@@ -34,6 +35,16 @@ check "not a program" $? 126
 scifrun 9 true 2> /dev/null
 check "no such node" $? 255
 check "this node" "$(scifrun -n 0 echo here)" "here"
+
+# rsh gives a command line to the other node's shell.
+check "rsh, by words" "$(rsh -n card1 echo one '"two  three"' '$HOSTNAME')" "one two  three card1"
+check "rsh, by one word" "$(echo some words | rsh -l root card1 'wc -w; hostname' | tr '\n' ' ')" "2 card1 "
+rsh -n 1 'exit 7'
+check "status by rsh" $? 7
+rsh -l someone 1 true 2> /tmp/out
+check "rsh, another user" "$? $(cat /tmp/out)" "255 rsh: -l someone: only root may run programs of other nodes"
+rsh 1 2> /tmp/out
+check "rsh, no command" "$? $(head -n 1 /tmp/out)" "255 usage: rsh [-n] [-l root] NODE COMMAND [ARGUMENT…]"
 
 # A connection that there is no room for is refused, and the server serves on.
 server=$(scifctl ports port=22 state=listening)

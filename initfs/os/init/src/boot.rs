@@ -11,6 +11,7 @@ use runtime::process::Command;
 use runtime::time::{Duration, sleep};
 use runtime::{Result, env, fs};
 use syscall::flag::{O_RDONLY, O_WRONLY};
+use tools::host;
 
 use crate::service::{self, Daemon, Ready, Services};
 
@@ -38,10 +39,7 @@ pub fn main() -> i32 {
         .lines()
         .find_map(|line| line.strip_prefix("SKIFF_SKIP="));
     run_scripts(&mut services, skipped);
-    let nodes = fs::read_to_string(tools::host::NODES);
-    if let Some(name) = nodes.ok().and_then(|text| tools::host::name(&text)) {
-        env::set_var("HOSTNAME", &name);
-    }
+    name_machine(&services);
 
     let script = settings
         .lines()
@@ -64,6 +62,20 @@ pub fn main() -> i32 {
                 services.reap_for_ever();
             }
         },
+    }
+}
+
+/// Gives the machine the name of its node, unless its administrator has given it another one, and
+/// the shell that name in its environment.
+fn name_machine(services: &Services) {
+    let Some(name) = host::name() else {
+        return;
+    };
+    env::set_var("HOSTNAME", &name);
+    if host::configured().is_none()
+        && let Err(error) = fs::write(host::FILE, format!("{name}\n"))
+    {
+        services.say("ERROR", &format!("cannot write {}: {error}", host::FILE));
     }
 }
 

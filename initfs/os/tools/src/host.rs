@@ -1,16 +1,59 @@
-//! The name of the machine, as prompts, `hostname` and `uname` show it: `host`, or `card1` for the
-//! card that is node 1. Elsewhere Xeon Phi cards are called `mic0` and so on, with numbers one
-//! less than their nodes'; here the number is the node's, which is the one that paths and commands
+//! Names of nodes, as prompts, `hostname` and `uname` show them: `host`, or `card1` for the card
+//! that is node 1. Elsewhere Xeon Phi cards are called `mic0` and so on, with numbers one less
+//! than their nodes'; here the number is the node's, which is the one that paths and commands
 //! take.
+//!
+//! An administrator may give the machine another name in [`FILE`]. If there is none at boot, init
+//! puts the node's name there, so that C programs, which read that file, have the same one.
 
 use alloc::format;
 use alloc::string::String;
 
 /// The table of nodes.
 pub const NODES: &str = "/scheme/scif/nodes";
+/// The file whose first line is the name of the machine.
+pub const FILE: &str = "/etc/hostname";
+/// The same file among the files of the image, which counts if [`FILE`] does not exist.
+pub const IMAGE_FILE: &str = "/scheme/initfs/etc/hostname";
 
-/// The name, from the table of nodes; `None` if this node is not in it.
-pub fn name(nodes: &str) -> Option<String> {
+/// Longest name of a machine in bytes.
+const MAX_NAME: usize = 64;
+
+/// The name of the machine: that of its administrator, or the node's. `None`: neither is known.
+#[cfg(target_os = "redox")]
+pub fn name() -> Option<String> {
+    let read = |path| runtime::fs::read_to_string(path).ok();
+    configured().or_else(|| of_node(&read(NODES)?))
+}
+
+/// The name that an administrator has given to the machine.
+#[cfg(target_os = "redox")]
+pub fn configured() -> Option<String> {
+    let read = |path| runtime::fs::read_to_string(path).ok();
+    of_file(&read(FILE).or_else(|| read(IMAGE_FILE))?)
+}
+
+/// The name in the text of [`FILE`]: its first line, if that can be a name.
+pub fn of_file(text: &str) -> Option<String> {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let name = text.lines().next()?.trim();
+    let is_name = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_usual);
+    is_name.then(|| name.into())
+}
+
+/// The number of a node by its name: `host`, `card1`, `node1` as sockets call it, or the number.
+pub fn number(name: &str) -> Option<u16> {
+    if name == "host" {
+        return Some(0);
+    }
+    let card = name.strip_prefix("card");
+    let digits = card.or_else(|| name.strip_prefix("node")).unwrap_or(name);
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_plain)
+}
+
+/// The name of this node, from the table of nodes; `None` if this node is not in it.
+pub fn of_node(nodes: &str) -> Option<String> {
     let mut lines = nodes.lines().map(str::split_whitespace);
     let header = lines.next()?;
     let column = |name| header.clone().position(|word| word == name);
@@ -29,9 +72,9 @@ mod tests {
     #[test]
     fn the_own_row_tells() {
         let host = "node role state self since why\n0 host online * - -\n1 card online - - -\n";
-        assert_eq!(name(host).as_deref(), Some("host"));
+        assert_eq!(of_node(host).as_deref(), Some("host"));
         let card = "node role state self since why\n0 host online - - -\n12 card online * - -\n";
-        assert_eq!(name(card).as_deref(), Some("card12"));
+        assert_eq!(of_node(card).as_deref(), Some("card12"));
         for odd in [
             "",
             "node self\n",
@@ -39,7 +82,55 @@ mod tests {
             "a b\n0 *\n",
             "self node\n*\n",
         ] {
-            assert_eq!(name(odd), None, "{odd}");
+            assert_eq!(of_node(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_the_name_in_its_first_line() {
+        assert_eq!(
+            of_file("saguaro-7.lab \nrest\n").as_deref(),
+            Some("saguaro-7.lab")
+        );
+        assert_eq!(
+            of_file(&"x".repeat(MAX_NAME)).map(|name| name.len()),
+            Some(MAX_NAME)
+        );
+        for odd in [
+            "",
+            "\nname\n",
+            "two words\n",
+            "a/b",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            assert_eq!(of_file(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn nodes_have_numbers_by_several_names() {
+        let names = [
+            ("host", 0),
+            ("card2", 2),
+            ("node2", 2),
+            ("node0", 0),
+            ("17", 17),
+        ];
+        for (name, number) in names {
+            assert_eq!(super::number(name), Some(number), "{name}");
+        }
+        for odd in [
+            "",
+            "card",
+            "host1",
+            "mic0",
+            "card-1",
+            "card+1",
+            "+1",
+            "65536",
+            "node card1",
+        ] {
+            assert_eq!(super::number(odd), None, "{odd}");
         }
     }
 }

@@ -128,8 +128,8 @@ pub const PAGES: &[Page] = &[
     page_of(
         "hostname",
         "",
-        "print the name of this node: host, card1…",
-        "",
+        "print the name of this machine: host, card1…",
+        "the first line of /etc/hostname, if the administrator has put another name there\n",
     ),
     page_of(
         "ib-perf",
@@ -241,6 +241,12 @@ pub const PAGES: &[Page] = &[
         "-f  nothing there is no error\n-r  directories and what is in them\n",
     ),
     page_of("rmdir", "directory…", "remove empty directories", ""),
+    page_of(
+        "rsh",
+        "[-n] [-l root] node command…",
+        "run a command line on another node, by its shell",
+        "-n       no standard input\n-l root  the user there, the only one who may\n",
+    ),
     page_of(
         "scif-perf",
         "-s | [options] [node]",
@@ -425,6 +431,7 @@ mod tests {
             "ibctl",
             "ibv_devices",
             "ibv_devinfo",
+            "rsh",
             "scif-perf",
             "scifblk",
             "scifctl",

@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use tools::host;
+
 use crate::protocol::is_plain_name;
 
 /// The text of `--help`.
@@ -16,7 +18,7 @@ with a slash is a file of this node and is sent; one without is found there by
 PATH. ^C, or any other end of scifrun, ends the program and all it has started.
 Only root may do so.
 
-NODE is a number, `host` or `card1`.
+NODE is a number, `host`, or `card1` or `node1` for node 1.
 
   -f FILE[:NAME]   send a file, too; the program runs in a directory of its own
                    that holds the files, and goes with it in the end
@@ -25,6 +27,8 @@ NODE is a number, `host` or `card1`.
   -d DIRECTORY     run in this directory of the node
   -u UID           run as this user and group
   -r               PROGRAM is a path of the node: do not send it
+  -c               PROGRAM and ARGUMENTs together are one command line for the
+                   node's shell, as with ssh; rsh does the same
   -n               no standard input
   -h, --help       print this
   -V, --version    print the version
@@ -80,7 +84,7 @@ pub enum Command {
 /// The error, as text for people.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let mut options = Options::default();
-    let mut remote = false;
+    let (mut is_remote, mut is_command_line) = (false, false);
     let mut words = words.iter();
     let node = loop {
         let word = words.next().ok_or("NODE and PROGRAM are missing")?;
@@ -115,30 +119,26 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
                     .parse()
                     .map_err(|_| format!("-u {user}: a number is expected"))?;
             }
-            "-r" => remote = true,
+            "-r" => is_remote = true,
+            "-c" => is_command_line = true,
             "-n" => options.no_input = true,
             "--" => break words.next().ok_or("NODE and PROGRAM are missing")?,
             _ if word.starts_with('-') => return Err(format!("`{word}` is not understood")),
             _ => break word,
         }
     };
-    options.node = parse_node(node).ok_or_else(|| format!("`{node}` is no node"))?;
+    options.node = host::number(node).ok_or_else(|| format!("`{node}` is no node"))?;
     options.arguments = words.cloned().collect();
     let program = options.arguments.first_mut().ok_or("PROGRAM is missing")?;
-    if program.contains('/') && !remote {
+    if is_command_line {
+        let line = options.arguments.join(" ");
+        options.arguments = ["sh", "-c", &line].map(String::from).into();
+    } else if program.contains('/') && !is_remote {
         let name = last_part(program);
         options.send.push(transfer(program.clone(), name.clone())?);
         *program = format!("./{name}");
     }
     Ok(Command::Run(options))
-}
-
-/// Parses a node: its number, or its name as prompts show it.
-fn parse_node(word: &str) -> Option<u16> {
-    match word {
-        "host" => Some(0),
-        word => word.strip_prefix("card").unwrap_or(word).parse().ok(),
-    }
 }
 
 /// Splits at the last colon, if there is one.
@@ -213,10 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn a_command_line_is_for_the_shell_there() {
+        let options = run("-c -n node1 \"/bin/worker\" --rank 1 > log");
+        assert_eq!((options.node, options.no_input), (1, true));
+        let line = "\"/bin/worker\" --rank 1 > log";
+        assert_eq!(options.arguments, ["sh", "-c", line]);
+        assert!(options.send.is_empty());
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         for (line, says) in [
             ("", "missing"),
             ("1", "PROGRAM"),
+            ("-c 1", "PROGRAM"),
             ("x ls", "`x` is no node"),
             ("70000 ls", "no node"),
             ("-z 1 ls", "`-z`"),

@@ -1,4 +1,4 @@
-//! `hostname`: prints the name of this node.
+//! `hostname`: prints the name of this machine.
 #![no_std]
 #![no_main]
 
@@ -12,12 +12,9 @@ fn main() -> i32 {
     if let Some(status) = io::no_arguments() {
         return status;
     }
-    let nodes = match runtime::fs::read_to_string(host::NODES) {
-        Ok(nodes) => nodes,
-        Err(error) => return io::report("hostname", host::NODES, error),
-    };
-    let Some(name) = host::name(&nodes) else {
-        runtime::eprintln!("hostname: this node is not in {}", host::NODES);
+    let Some(name) = host::name() else {
+        let (file, nodes) = (host::FILE, host::NODES);
+        runtime::eprintln!("hostname: {file} has no name, and {nodes} does not have this node");
         return 1;
     };
     match io::output(alloc::format!("{name}\n").as_bytes()) {

@@ -31,12 +31,11 @@ fn main() -> i32 {
     if wanted.is_empty() {
         wanted.push('s');
     }
-    let nodes = runtime::fs::read_to_string(host::NODES).unwrap_or_default();
     let parts = LETTERS.chars().filter(|letter| wanted.contains(*letter));
     let parts: Vec<String> = parts
         .map(|letter| match letter {
             's' => "Skiff".into(),
-            'n' => host::name(&nodes).unwrap_or_else(|| "unknown".into()),
+            'n' => host::name().unwrap_or_else(|| "unknown".into()),
             'r' => env!("CARGO_PKG_VERSION").into(),
             'v' => "microkernel with SCIF".into(),
             _ => "x86_64".into(),

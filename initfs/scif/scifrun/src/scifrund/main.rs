@@ -18,7 +18,7 @@ mod server {
 
     use hal::event::Queue;
     use runtime::process::{self, Command};
-    use runtime::{env, eprintln, fs};
+    use runtime::{env, eprintln};
     use scheme::daemon::{self, NOTIFY_VARIABLE};
     use scif::{Endpoint, Listener, PortId};
     use scifrun::connection::Connection;
@@ -61,8 +61,7 @@ mod server {
         if let Err(error) = daemon::notify_ready(env::var(NOTIFY_VARIABLE).as_deref()) {
             eprintln!("ERROR scifrund: cannot say that it is ready: {error}");
         }
-        let nodes = fs::read_to_string(tools::host::NODES);
-        if let Some(name) = nodes.ok().and_then(|text| tools::host::name(&text)) {
+        if let Some(name) = tools::host::name() {
             env::set_var("HOSTNAME", &name);
         }
         match accept(&listener) {
