@@ -3,6 +3,7 @@
 //! One pass over the characters: words are divided into their parts while they are read, so that
 //! an error inside `$(…)` is found, with its line, before anything runs.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -95,6 +96,9 @@ pub struct Parser<'a> {
     pending: Vec<PendingHere>,
     /// Redirections waiting for their here-document, found again by the shared cell.
     bodies: Vec<Body>,
+    /// Positions of `((` that begin no arithmetic. What is inside is parsed a second time then, so
+    /// without this list each level of nesting would double the time.
+    not_arithmetic: BTreeSet<usize>,
 }
 
 /// Parses a whole script.
@@ -118,6 +122,7 @@ impl<'a> Parser<'a> {
             peeked: None,
             pending: Vec::new(),
             bodies: Vec::new(),
+            not_arithmetic: BTreeSet::new(),
         }
     }
 
@@ -287,6 +292,7 @@ impl<'a> Parser<'a> {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec;
 
     fn round_trip(text: &str) {
         let tree = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
@@ -409,6 +415,19 @@ mod tests {
         ] {
             assert!(parse(&text).is_err());
         }
+    }
+
+    #[test]
+    fn parentheses_that_are_no_arithmetic_are_tried_once() {
+        // Each level looks like arithmetic up to its last character. If the parser parsed what is
+        // inside twice for each of them, this would take hours.
+        let deep =
+            |levels: usize| format!("echo {}x{}", "$((".repeat(levels), ") )".repeat(levels));
+        let deepest = 19;
+        let text = deep(deepest);
+        round_trip(&vec![text.as_str(); 100].join("\n"));
+        assert!(parse(&deep(deepest + 1)).is_err(), "the depth is limited");
+        round_trip("echo $((a); $((1 + $((b) ) )) )");
     }
 
     #[test]

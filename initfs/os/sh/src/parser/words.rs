@@ -112,13 +112,14 @@ impl Parser<'_> {
             return self.back_quotes(parts, quoted, line);
         }
         self.next_char();
-        if self.rest().starts_with("((") {
-            let (position, saved) = (self.position, self.line);
+        let (position, saved) = (self.position, self.line);
+        if self.rest().starts_with("((") && !self.not_arithmetic.contains(&position) {
             if let Some(expression) = self.arithmetic()? {
                 parts.push(Part::Arithmetic { expression, quoted });
                 return Ok(());
             }
             // `$((a); (b))` is a command substitution that begins with a subshell.
+            self.not_arithmetic.insert(position);
             (self.position, self.line) = (position, saved);
         }
         if self.eat("(") {
@@ -160,6 +161,8 @@ impl Parser<'_> {
         let mut inner = Parser::new(self.text, self.line);
         inner.position = self.position;
         inner.depth = self.depth;
+        // The text is the same, and so are its positions.
+        inner.not_arithmetic = core::mem::take(&mut self.not_arithmetic);
         let unclosed = |error: SyntaxError| {
             if error.incomplete {
                 let message = format!("the `$(` of line {start} has no `)`");
@@ -176,6 +179,7 @@ impl Parser<'_> {
         let list = inner.fill_here_documents(list);
         self.position = inner.position;
         self.line = inner.line;
+        self.not_arithmetic = inner.not_arithmetic;
         Ok(list)
     }
 
