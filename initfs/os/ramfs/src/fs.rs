@@ -2,21 +2,22 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use syscall::error::{
     EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENODEV, ENOENT, ENOSPC, ENOTDIR,
     ENOTEMPTY, EPERM, Error, Result,
 };
 use syscall::flag::{
-    MODE_CHR, MODE_DIR, MODE_FILE, MODE_TYPE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT,
-    O_TRUNC,
+    MODE_CHR, MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
 };
 
 use crate::data::Data;
+pub use crate::fs::names::Listing;
 pub use crate::node::Inode;
 pub use crate::node::{Attributes, Device, User};
 use crate::node::{Content, Node};
+
+mod names;
 
 /// The root directory.
 pub const ROOT: Inode = 1;
@@ -406,53 +407,6 @@ impl FileSystem {
         }
     }
 
-    /// The absolute path of a file or directory, without a leading slash; `None` if it was
-    /// removed.
-    ///
-    /// # Errors
-    /// ENAMETOOLONG: it is longer than any path that can be opened. Directories may be nested so
-    /// deeply.
-    pub fn path(&self, inode: Inode) -> Result<Option<String>> {
-        let mut names = Vec::new();
-        let mut length = 0;
-        let mut current = inode;
-        while current != ROOT {
-            let Some((name, parent)) = self.link(current) else {
-                return Ok(None);
-            };
-            length += name.len() + 1;
-            if length > MAX_PATH {
-                return Err(Error::new(ENAMETOOLONG));
-            }
-            names.push(name);
-            current = parent;
-        }
-        names.reverse();
-        Ok(Some(names.join("/")))
-    }
-
-    /// The directory entry that leads to a file or directory: its name, and the directory.
-    fn link(&self, inode: Inode) -> Option<(&str, Inode)> {
-        // A directory has a link to its parent; the one of a file must be searched for.
-        let parent = match &self.nodes.get(&inode)?.content {
-            Content::Directory { parent, .. } => *parent,
-            _ => self.parent_of(inode)?,
-        };
-        let mut entries = self.entries(parent).ok()?.iter();
-        let (name, _) = entries.find(|(_, child)| **child == inode)?;
-        Some((name, parent))
-    }
-
-    fn parent_of(&self, inode: Inode) -> Option<Inode> {
-        self.nodes
-            .iter()
-            .find(|(_, node)| match &node.content {
-                Content::Directory { entries, .. } => entries.values().any(|child| *child == inode),
-                _ => false,
-            })
-            .map(|(parent, _)| *parent)
-    }
-
     /// Reads from a file.
     ///
     /// # Errors
@@ -577,21 +531,12 @@ impl FileSystem {
             modified: node.modified,
         })
     }
-
-    /// The entries of a directory in order: name, inode, type (`MODE_DIR`, `MODE_FILE`, …).
-    pub fn list(&self, inode: Inode) -> Result<impl Iterator<Item = (&str, Inode, u16)>> {
-        Ok(self.entries(inode)?.iter().map(|(name, inode)| {
-            let kind = self
-                .attributes(*inode)
-                .map_or(0, |data| data.mode & MODE_TYPE);
-            (name.as_str(), *inode, kind)
-        }))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use syscall::flag::{O_RDONLY, O_RDWR, O_WRONLY};
 
     const OWNER: User = User { uid: 0, gid: 0 };
@@ -699,7 +644,7 @@ mod tests {
         fails(fs.open(open, "x", NEW, OWNER), ENOENT);
         fs.close(open);
         fs.remove(ROOT, "d", true, OWNER).unwrap();
-        let names: Vec<_> = fs.list(ROOT).unwrap().map(|(name, ..)| name).collect();
+        let names: Vec<_> = fs.entries(ROOT).unwrap().keys().collect();
         assert_eq!(names, ["tmp"]);
     }
 

@@ -8,22 +8,20 @@
 
 extern crate alloc;
 
-use alloc::vec::Vec;
-
 use libredox::Fd;
-use ramfs::fs::{Device, FileSystem, Inode, ROOT, User, access};
+use ramfs::fs::{Device, FileSystem, Inode, Listing, ROOT, User, access};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use scheme::locks::Locks;
-use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory};
+use scheme::{Changes, Handles, NO_ID, SchemeDaemon};
 use syscall::data::{Stat, StatVfs, TimeSpec};
-use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::dirent::DirentBuf;
 use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV, EPERM};
 use syscall::flag::{
-    AT_REMOVEDIR, EventFlags, MODE_CHR, MODE_DIR, MapFlags, MunmapFlags, O_APPEND, O_CREAT,
-    O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
+    AT_REMOVEDIR, EventFlags, MapFlags, MunmapFlags, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL,
+    O_RDONLY, O_STAT, O_WRONLY,
 };
 
 runtime::main!(main);
@@ -108,6 +106,8 @@ struct Handle {
     access: usize,
     /// Its opener, since later requests do not always name their user.
     user: User,
+    /// How far it was listed, if it is a directory.
+    listing: Listing,
 }
 
 struct RamFs {
@@ -164,6 +164,7 @@ impl SchemeSync for RamFs {
             inode: ROOT,
             access: 0,
             user,
+            listing: Listing::default(),
         }))
     }
 
@@ -184,6 +185,7 @@ impl SchemeSync for RamFs {
             inode,
             access,
             user,
+            listing: Listing::default(),
         }))
     }
 
@@ -387,21 +389,13 @@ impl SchemeSync for RamFs {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque_offset: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
-        let handle = self.handles.get(id)?;
+        let handle = self.handles.get_mut(id)?;
         // The rights were checked for what the directory was opened for.
         if handle.access & O_RDONLY == 0 {
             return Err(Error::new(EBADF));
         }
-        let entries: Vec<(&str, DirentKind)> = self
-            .fs
-            .list(handle.inode)?
-            .map(|(name, _, kind)| match kind {
-                MODE_DIR => (name, DirentKind::Directory),
-                MODE_CHR => (name, DirentKind::CharDev),
-                _ => (name, DirentKind::Regular),
-            })
-            .collect();
-        list_directory(buf, opaque_offset, entries)
+        let listing = &mut handle.listing;
+        self.fs.list(handle.inode, listing, opaque_offset, buf)
     }
 
     fn on_close(&mut self, id: usize) {
