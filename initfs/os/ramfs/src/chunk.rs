@@ -51,7 +51,7 @@ impl Chunk {
             return Some(());
         };
         if length == CHUNK {
-            let mut pages = Pages::new(CHUNK).ok()?;
+            let mut pages = Pages::present(CHUNK).ok()?;
             pages[..bytes.len()].copy_from_slice(bytes);
             *self = Chunk::Whole(pages);
             return Some(());
@@ -90,7 +90,7 @@ pub struct Pages(Vec<u8>);
 
 #[cfg(not(target_os = "redox"))]
 impl Pages {
-    fn new(size: usize) -> Result<Self, core::convert::Infallible> {
+    fn present(size: usize) -> Result<Self, core::convert::Infallible> {
         Ok(Pages(alloc::vec![0; size]))
     }
 }

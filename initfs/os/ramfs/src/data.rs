@@ -8,6 +8,22 @@ use crate::sparse::Sparse;
 /// Longest file in bytes: more than any memory has, and small enough for indices to fit.
 pub const MAX_SIZE: u64 = 1 << 40;
 
+/// Memory that a change may take more, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Until the file system reaches its limit.
+    pub limit: u64,
+    /// Until the system has no more than it must keep.
+    pub free: u64,
+}
+
+impl Room {
+    /// No more than both allow.
+    pub fn bytes(self) -> u64 {
+        self.limit.min(self.free)
+    }
+}
+
 /// The content of a file.
 #[derive(Default)]
 pub struct Data {
@@ -108,22 +124,27 @@ impl Data {
     ///
     /// # Errors
     /// Those of [`Mapped::new`] and [`Mapped::map`].
-    pub fn map(&mut self, offset: u64, size: u64, reach: u64, room: u64) -> Result<usize> {
-        let mapped = match &mut self.bytes {
+    pub fn map(&mut self, offset: u64, size: u64, reach: u64, room: Room) -> Result<usize> {
+        let (address, mapped) = match &mut self.bytes {
             Bytes::Mapped(mapped) => {
                 // What programs have stored behind the end is lost with the last mapping.
                 if !mapped.is_in_use() {
                     mapped.clear(self.size, u64::MAX);
                 }
-                return mapped.map(offset, size, room);
+                return mapped.map(offset, size, room.bytes());
             }
-            Bytes::Sparse(sparse) => Mapped::new(sparse, reach)?,
+            Bytes::Sparse(sparse) => {
+                // What the former pages take is free again afterwards, but not yet.
+                let room = Room {
+                    limit: room.limit.saturating_add(sparse.memory()),
+                    ..room
+                };
+                let room = room.bytes();
+                let mut mapped = Mapped::new(sparse, reach, room)?;
+                let left = room.saturating_sub(mapped.memory());
+                (mapped.map(offset, size, left)?, mapped)
+            }
         };
-        // What the former pages took is free again.
-        let room = room.saturating_add(self.memory());
-        let room = room.saturating_sub(mapped.memory());
-        let mut mapped = mapped;
-        let address = mapped.map(offset, size, room)?;
         self.bytes = Bytes::Mapped(mapped);
         Ok(address)
     }
@@ -147,6 +168,11 @@ mod tests {
     /// More than the tests write.
     const REACH: u64 = 1 << 20;
 
+    fn room(limit: u64) -> Room {
+        let free = u64::MAX;
+        Room { limit, free }
+    }
+
     /// Random reads, writes and cuts of a file that is sparse, or mapped from `mapped` on.
     fn behaves_like_a_plain_vector(mapped: Option<u32>) {
         let mut data = Data::default();
@@ -155,7 +181,7 @@ mod tests {
         let mut below = |limit: u64| generator.number() % limit;
         for round in 0..3000u32 {
             if mapped == Some(round) {
-                data.map(0, 1000, REACH, u64::MAX).unwrap();
+                data.map(0, 1000, REACH, room(u64::MAX)).unwrap();
             }
             let offset = below(300_000);
             match below(10) {
@@ -228,31 +254,41 @@ mod tests {
         let mut data = Data::default();
         data.write(0, &[1; 5000], u64::MAX).unwrap();
         // The two pages that it has may become mapped ones, but no third one.
-        assert_eq!(data.map(0, 12_288, REACH, 0), Err(Error::new(ENOMEM)));
-        let start = data.map(0, 5000, REACH, 100).unwrap();
+        assert_eq!(data.map(0, 12_288, REACH, room(0)), Err(Error::new(ENOMEM)));
+        let start = data.map(0, 5000, REACH, room(100)).unwrap();
         assert_eq!(data.memory(), 8192);
-        assert_eq!(data.map(4096, 4096, REACH, 0), Ok(start + 4096));
-        assert_eq!(data.map(8192, 1, REACH, 4095), Err(Error::new(ENOMEM)));
-        assert_eq!(data.map(8192, 1, REACH, 4096), Ok(start + 8192));
+        assert_eq!(data.map(4096, 4096, REACH, room(0)), Ok(start + 4096));
+        assert_eq!(
+            data.map(8192, 1, REACH, room(4095)),
+            Err(Error::new(ENOMEM))
+        );
+        assert_eq!(data.map(8192, 1, REACH, room(4096)), Ok(start + 8192));
         assert_eq!(data.memory(), 12_288);
         // A mapped page takes data without more memory.
         assert_eq!(data.write(12_000, &[2; 1000], 0), Ok(288));
         assert_eq!(data.write(12_288, &[2], 4095), Err(Error::new(ENOSPC)));
         let beyond = Err(Error::new(EOVERFLOW));
-        assert_eq!(data.map(REACH, 1, REACH, u64::MAX), beyond);
-        assert_eq!(data.map(u64::MAX - 4095, 4096, REACH, u64::MAX), beyond);
+        assert_eq!(data.map(REACH, 1, REACH, room(u64::MAX)), beyond);
+        assert_eq!(
+            data.map(u64::MAX - 4095, 4096, REACH, room(u64::MAX)),
+            beyond
+        );
         assert_eq!(data.write(REACH, &[1], u64::MAX), Err(Error::new(ENOSPC)));
     }
 
     #[test]
     fn a_file_gives_its_memory_back_when_it_is_empty_and_nobody_has_mapped_it() {
         let mut data = Data::default();
-        let start = data.map(0, 10_000, REACH, u64::MAX).unwrap();
-        data.map(0, 4096, REACH, u64::MAX).unwrap();
+        let start = data.map(0, 10_000, REACH, room(u64::MAX)).unwrap();
+        data.map(0, 4096, REACH, room(u64::MAX)).unwrap();
         data.unmap(10_000);
         data.truncate(0).unwrap();
         assert_eq!(data.memory(), 12_288, "a page is still mapped");
-        assert_eq!(data.map(0, 1, REACH, u64::MAX), Ok(start), "the same page");
+        assert_eq!(
+            data.map(0, 1, REACH, room(u64::MAX)),
+            Ok(start),
+            "the same page"
+        );
         data.unmap(4096);
         data.unmap(1);
         data.truncate(0).unwrap();
@@ -263,7 +299,7 @@ mod tests {
     fn what_lies_too_far_away_cannot_be_mapped_and_stays() {
         let mut data = Data::default();
         data.write(REACH, &[7], u64::MAX).unwrap();
-        let refused = data.map(0, 1, REACH, u64::MAX);
+        let refused = data.map(0, 1, REACH, room(u64::MAX));
         assert_eq!(refused, Err(Error::new(EOVERFLOW)));
         let mut byte = [0];
         assert_eq!(data.read(REACH, &mut byte), 1);
@@ -271,7 +307,7 @@ mod tests {
         // A file that is only long has nothing there.
         data.truncate(0).unwrap();
         data.truncate(MAX_SIZE).unwrap();
-        assert!(data.map(0, 1, REACH, u64::MAX).is_ok());
+        assert!(data.map(0, 1, REACH, room(u64::MAX)).is_ok());
         assert_eq!(data.read(MAX_SIZE - 1, &mut byte), 1);
         assert_eq!(byte, [0]);
     }

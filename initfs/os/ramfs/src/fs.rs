@@ -11,7 +11,7 @@ use syscall::flag::{
     MODE_CHR, MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
 };
 
-use crate::data::Data;
+use crate::data::{Data, Room};
 pub use crate::fs::names::Listing;
 pub use crate::node::Inode;
 pub use crate::node::{Attributes, Device, User};
@@ -37,6 +37,8 @@ pub struct FileSystem {
     last_inode: Inode,
     used: u64,
     limit: u64,
+    /// Bytes that the system can give still.
+    free: u64,
     now: u64,
 }
 
@@ -71,6 +73,7 @@ impl FileSystem {
             last_inode: ROOT,
             used: NODE_COST,
             limit,
+            free: u64::MAX,
             now: 0,
         }
     }
@@ -80,9 +83,31 @@ impl FileSystem {
         self.now = now;
     }
 
-    /// Number of bytes in use, and the limit.
+    /// Sets the number of bytes that the system can give still, which bounds the next change as the
+    /// limit does: other programs may have taken what was free when the limit was chosen.
+    pub fn set_free(&mut self, free: u64) {
+        self.free = free;
+    }
+
+    /// What a change may take more.
+    fn room(&self) -> Room {
+        Room {
+            limit: self.limit.saturating_sub(self.used),
+            free: self.free,
+        }
+    }
+
+    /// Checks that this many bytes may be taken. `ENOSPC`.
+    fn check_room(&self, bytes: u64) -> Result<()> {
+        match self.room().bytes() < bytes {
+            true => Err(Error::new(ENOSPC)),
+            false => Ok(()),
+        }
+    }
+
+    /// Number of bytes in use, and of those that may be taken still.
     pub fn usage(&self) -> (u64, u64) {
-        (self.used, self.limit)
+        (self.used, self.room().bytes())
     }
 
     /// Number of files and directories.
@@ -217,9 +242,7 @@ impl FileSystem {
             return Err(Error::new(EACCES));
         }
         let cost = NODE_COST + name.len() as u64;
-        if self.limit.saturating_sub(self.used) < cost {
-            return Err(Error::new(ENOSPC));
-        }
+        self.check_room(cost)?;
         let make_directory = flags & O_DIRECTORY != 0;
         let content = if make_directory {
             Content::Directory {
@@ -353,6 +376,7 @@ impl FileSystem {
         let inode = self.step(from_dir, from_name, user)?;
         self.may_take(from_dir, inode, user)?;
         let moving_directory = self.node(inode)?.is_directory();
+        self.check_room(to_name.len() as u64)?;
         // A directory must not become its own descendant.
         if moving_directory && self.is_below(to_dir, inode) {
             return Err(Error::new(EINVAL));
@@ -423,10 +447,11 @@ impl FileSystem {
         }
     }
 
-    /// Writes to a file, at its end if there is no offset. ENOSPC: the limit is reached.
+    /// Writes to a file, at its end if there is no offset. ENOSPC: the limit is reached, or the
+    /// system has no memory.
     pub fn write(&mut self, inode: Inode, offset: Option<u64>, bytes: &[u8]) -> Result<usize> {
         let written = self.change(inode, |data, room| {
-            data.write(offset.unwrap_or(data.size()), bytes, room)
+            data.write(offset.unwrap_or(data.size()), bytes, room.bytes())
         })?;
         self.mark_modified(inode)?;
         Ok(written.unwrap_or(bytes.len()))
@@ -441,7 +466,7 @@ impl FileSystem {
     /// Takes a mapping of a file into account. Returns the address of its first byte here.
     ///
     /// # Errors
-    /// `ENODEV`: it is no file. `ENOMEM`: the limit is reached. `EOVERFLOW`: the file goes, or the
+    /// `ENODEV`: it is no file. `ENOMEM`: as ENOSPC of a write. `EOVERFLOW`: the file goes, or the
     /// mapping would go, further than the limit.
     pub fn map(&mut self, inode: Inode, offset: u64, size: usize) -> Result<usize> {
         if self.node(inode)?.is_directory() {
@@ -463,7 +488,7 @@ impl FileSystem {
         }
     }
 
-    /// Changes the content of a file, with the bytes of memory that it may take more. `None`: it
+    /// Changes the content of a file, with the memory that it may take more. `None`: it
     /// is a device.
     ///
     /// # Errors
@@ -471,9 +496,9 @@ impl FileSystem {
     fn change<T>(
         &mut self,
         inode: Inode,
-        change: impl FnOnce(&mut Data, u64) -> Result<T>,
+        change: impl FnOnce(&mut Data, Room) -> Result<T>,
     ) -> Result<Option<T>> {
-        let room = self.limit.saturating_sub(self.used);
+        let room = self.room();
         let data = match &mut self.node_mut(inode)?.content {
             Content::File(data) => data,
             Content::Device(_) => return Ok(None),
@@ -537,6 +562,7 @@ impl FileSystem {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use syscall::error::ENOMEM;
     use syscall::flag::{O_RDONLY, O_RDWR, O_WRONLY};
 
     const OWNER: User = User { uid: 0, gid: 0 };
@@ -774,6 +800,19 @@ mod tests {
         fs.remove(ROOT, "f", false, OWNER).unwrap();
         fs.close(file);
         assert_eq!(fs.usage().0, start);
+        // So does what the system has no more.
+        let file = fs.open(ROOT, "f", NEW, OWNER).unwrap();
+        fs.set_free(100);
+        fails(fs.write(file, None, &[7; 10_000]), ENOSPC);
+        fails(fs.open(ROOT, "g", NEW, OWNER), ENOSPC);
+        fails(
+            fs.rename((ROOT, "f"), (ROOT, &"n".repeat(101)), OWNER),
+            ENOSPC,
+        );
+        fails(fs.map(file, 0, 4096), ENOMEM);
+        assert_eq!(fs.usage().1, 100);
+        fs.set_free(u64::MAX);
+        assert_eq!(fs.write(file, None, &[7; 10_000]), Ok(10_000));
         // Empty files count, too.
         let mut made = 0;
         while fs.open(ROOT, &alloc::format!("{made}"), NEW, OWNER).is_ok() {

@@ -13,21 +13,22 @@ const PAGE: u64 = 4096;
 
 /// Bytes of a file, from its start on.
 pub struct Mapped {
-    /// As long as a file may become. The system gives memory to pages that are touched.
+    /// As long as a file may become.
     pages: SharedPages,
-    /// Bytes from the start on that may have memory: what was written or mapped. It never
-    /// shrinks, because pages cannot be taken from programs that have mapped them.
+    /// Bytes from the start on that have memory: what was written or mapped. It never shrinks,
+    /// because pages cannot be taken from programs that have mapped them.
     memory: u64,
     /// Bytes of all mappings together.
     mapped: u64,
 }
 
 impl Mapped {
-    /// The same content. No file's content goes beyond `reach` bytes while it is mapped.
+    /// The same content, which has memory up to its end then, as long as `room` bytes of it last.
+    /// No file's content goes beyond `reach` bytes while it is mapped.
     ///
     /// # Errors
     /// `EOVERFLOW`: there is content beyond `reach`. `ENOMEM`.
-    pub fn new(sparse: &Sparse, reach: u64) -> Result<Mapped> {
+    pub fn new(sparse: &Sparse, reach: u64, room: u64) -> Result<Mapped> {
         let ends = sparse
             .chunks()
             .map(|(offset, bytes)| match bytes.is_empty() {
@@ -39,15 +40,16 @@ impl Mapped {
             return Err(Error::new(EOVERFLOW));
         }
         let size = usize::try_from(reach).map_err(|_| Error::new(ENOMEM))?;
-        let mut pages = SharedPages::new(size).map_err(|_| Error::new(ENOMEM))?;
-        for (offset, bytes) in sparse.chunks() {
-            pages.write(offset as usize, bytes);
-        }
-        Ok(Mapped {
-            pages,
-            memory: end.next_multiple_of(PAGE),
+        let mut mapped = Mapped {
+            pages: SharedPages::new(size).map_err(|_| Error::new(ENOMEM))?,
+            memory: 0,
             mapped: 0,
-        })
+        };
+        mapped.grow(end, room)?;
+        for (offset, bytes) in sparse.chunks() {
+            mapped.pages.write(offset as usize, bytes);
+        }
+        Ok(mapped)
     }
 
     /// Memory in use, in bytes.
@@ -75,10 +77,10 @@ impl Mapped {
         let most = self.memory.saturating_add(room) / PAGE * PAGE;
         let end = most.min(self.pages.size() as u64);
         let count = end.saturating_sub(offset).min(bytes.len() as u64);
-        if count > 0 {
-            self.pages.write(offset as usize, &bytes[..count as usize]);
-            self.use_to(offset + count);
+        if count == 0 || self.grow(offset + count, room).is_err() {
+            return 0;
         }
+        self.pages.write(offset as usize, &bytes[..count as usize]);
         count as usize
     }
 
@@ -103,10 +105,7 @@ impl Mapped {
             .and_then(|end| end.checked_next_multiple_of(PAGE))
             .filter(|end| *end <= self.pages.size() as u64)
             .ok_or(Error::new(EOVERFLOW))?;
-        if end.saturating_sub(self.memory) > room {
-            return Err(Error::new(ENOMEM));
-        }
-        self.use_to(end);
+        self.grow(end, room)?;
         self.mapped += size.next_multiple_of(PAGE);
         Ok(self.pages.address() + offset as usize)
     }
@@ -116,8 +115,22 @@ impl Mapped {
         self.mapped = self.mapped.saturating_sub(size.next_multiple_of(PAGE));
     }
 
-    fn use_to(&mut self, end: u64) {
-        self.memory = self.memory.max(end.next_multiple_of(PAGE));
+    /// Gives the bytes up to `end` memory, at most `room` bytes more. All of it is there from then
+    /// on: the system may have none left when a byte is read or written later.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn grow(&mut self, end: u64, room: u64) -> Result<()> {
+        let end = end.next_multiple_of(PAGE);
+        if end <= self.memory {
+            return Ok(());
+        }
+        if end - self.memory > room {
+            return Err(Error::new(ENOMEM));
+        }
+        self.pages.bring_in(self.memory as usize, end as usize)?;
+        self.memory = end;
+        Ok(())
     }
 }
 
@@ -133,6 +146,10 @@ impl SharedPages {
 
     fn size(&self) -> usize {
         self.0.len()
+    }
+
+    fn bring_in(&mut self, _start: usize, _end: usize) -> Result<()> {
+        Ok(())
     }
 
     fn address(&self) -> usize {

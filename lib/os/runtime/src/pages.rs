@@ -6,7 +6,10 @@ use core::ptr::NonNull;
 
 use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use syscall::error::{EINVAL, Error, Result};
+use syscall::TimeSpec;
+use syscall::error::{EINVAL, ENOMEM, Error, Result};
+
+use crate::sys;
 
 /// Whole pages, which contain zeros at first.
 pub struct Pages {
@@ -40,6 +43,37 @@ impl Pages {
         };
         let start = NonNull::new(start.cast()).ok_or(Error::new(EINVAL))?;
         Ok(Pages { start, size })
+    }
+
+    /// As [`Pages::new`], and every page has its memory already, so that no later access can end
+    /// the process for want of it.
+    ///
+    /// # Errors
+    /// Those of [`Pages::new`].
+    pub fn present(size: usize) -> Result<Pages> {
+        let mut pages = Pages::new(size)?;
+        pages.bring_in(0, size)?;
+        Ok(pages)
+    }
+
+    /// Gives the pages of the bytes from `start` to `end` their memory. They contain zeros, and
+    /// do so afterwards.
+    fn bring_in(&mut self, start: usize, end: usize) -> Result<()> {
+        let first = start / syscall::PAGE_SIZE * syscall::PAGE_SIZE;
+        for offset in (first..end.min(self.size)).step_by(syscall::PAGE_SIZE) {
+            // SAFETY: a page of this value, and a time fits into it.
+            let time = unsafe { self.start.add(offset) }.cast::<TimeSpec>();
+            let clock = syscall::flag::CLOCK_MONOTONIC;
+            let words = [clock, time.as_ptr() as usize, 0, 0, 0, 0];
+            // Our own store to a page without memory would end the process. The kernel's store
+            // returns an error, whatever it stores.
+            // SAFETY: the call writes a time there, of memory that belongs to this value alone.
+            let stored = unsafe { sys::call(syscall::SYS_CLOCK_GETTIME, words) };
+            stored.map_err(|_| Error::new(ENOMEM))?;
+            // SAFETY: the page was written just now, and zero bytes are a valid time.
+            unsafe { time.write_bytes(0, 1) };
+        }
+        Ok(())
     }
 }
 
@@ -90,6 +124,15 @@ impl SharedPages {
     /// Address of the first byte.
     pub fn address(&self) -> usize {
         self.0.start.as_ptr() as usize
+    }
+
+    /// Gives the pages of the bytes from `start` to `end` their memory, so that no later access to
+    /// them can end the process for want of it. Nobody has stored there yet.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn bring_in(&mut self, start: usize, end: usize) -> Result<()> {
+        self.0.bring_in(start, end)
     }
 
     /// The byte at `at`, of `count` that must be within the pages.

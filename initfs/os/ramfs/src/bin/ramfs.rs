@@ -2,7 +2,7 @@
 //! and `/dev/shm` and the files `/dev/null` and `/dev/zero`.
 //!
 //! `limit` (bytes, or with `K`, `M`, `G`) bounds the memory it uses; the default is half of the
-//! memory that is free at the start.
+//! memory that is free at the start. It takes none of the last [`KEPT`] bytes that are free.
 #![no_std]
 #![no_main]
 
@@ -26,8 +26,10 @@ use syscall::flag::{
 
 runtime::main!(main);
 
-/// The limit in bytes if the amount of free memory cannot be read.
-const DEFAULT_LIMIT: u64 = 64 << 20;
+/// Bytes of free memory that files never get. The kernel gives programs none of its last 4 MiB,
+/// and daemons some of them; with as much again this daemon finds memory for its own records, and
+/// for what it makes for a file between two looks at what is free.
+const KEPT: u64 = 8 << 20;
 /// Unit of the numbers in `fstatvfs`, in bytes.
 const BLOCK: u64 = 4096;
 
@@ -37,9 +39,9 @@ fn main() -> i32 {
         return status;
     }
     let limit = match env::args().nth(1) {
-        None => default_limit(),
+        None => None,
         Some(text) => match size(&text) {
-            Some(limit) => limit,
+            Some(limit) => Some(limit),
             None => {
                 runtime::eprintln!("ramfs: `{text}` is not a size (such as 67108864 or 64M)");
                 return 2;
@@ -68,19 +70,28 @@ fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn default_limit() -> u64 {
-    let free = || -> Result<u64> {
-        let memory = Fd::open("/scheme/memory/zeroed", libredox::flag::O_CLOEXEC, 0)?;
-        let data = libredox::call::fstatvfs(memory.raw())?;
+/// The machine's memory.
+struct Memory(Fd);
+
+impl Memory {
+    fn open() -> Result<Memory> {
+        let flags = libredox::flag::O_CLOEXEC;
+        Ok(Memory(Fd::open("/scheme/memory/zeroed", flags, 0)?))
+    }
+
+    /// Bytes that are free.
+    fn free(&self) -> Result<u64> {
+        let data = libredox::call::fstatvfs(self.0.raw())?;
         Ok(data.f_bfree.saturating_mul(data.f_bsize as u64))
-    };
-    match free() {
-        Ok(free) if free > 0 => free / 2,
-        _ => DEFAULT_LIMIT,
     }
 }
 
-fn run(limit: u64) -> Result<()> {
+fn run(limit: Option<u64>) -> Result<()> {
+    let memory = Memory::open()?;
+    let limit = match limit {
+        Some(limit) => limit,
+        None => memory.free()? / 2,
+    };
     let mut fs = FileSystem::new(limit);
     let root = User { uid: 0, gid: 0 };
     for (path, mode) in [("tmp", 0o1777), ("dev", 0o755), ("dev/shm", 0o1777)] {
@@ -91,6 +102,7 @@ fn run(limit: u64) -> Result<()> {
     fs.make_device("dev/zero", Device::Zero)?;
     let mut scheme = RamFs {
         fs,
+        memory,
         handles: Handles::default(),
         locks: Locks::default(),
     };
@@ -112,6 +124,7 @@ struct Handle {
 
 struct RamFs {
     fs: FileSystem,
+    memory: Memory,
     handles: Handles<Handle>,
     locks: Locks,
 }
@@ -128,9 +141,12 @@ impl RamFs {
         })
     }
 
-    fn mark_time(&mut self) {
+    /// Tells the file system what time it is, and how much memory there is, before a change.
+    fn prepare(&mut self) -> Result<()> {
         self.fs
             .set_time(runtime::time::unix_time().as_nanos() as u64);
+        self.fs.set_free(self.memory.free()?.saturating_sub(KEPT));
+        Ok(())
     }
 }
 
@@ -178,7 +194,7 @@ impl SchemeSync for RamFs {
     ) -> Result<OpenResult> {
         let user = self.user(dir, ctx)?;
         let start = self.handles.get(dir)?.inode;
-        self.mark_time();
+        self.prepare()?;
         let inode = self.fs.open(start, path, flags, user)?;
         let access = access(flags);
         Ok(self.handles.open_positioned(Handle {
@@ -192,7 +208,7 @@ impl SchemeSync for RamFs {
     fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
         let user = self.user(dir, ctx)?;
         let start = self.handles.get(dir)?.inode;
-        self.mark_time();
+        self.prepare()?;
         self.fs.remove(start, path, flags & AT_REMOVEDIR != 0, user)
     }
 
@@ -219,7 +235,7 @@ impl SchemeSync for RamFs {
         fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        self.mark_time();
+        self.prepare()?;
         let handle = self.handles.get(id)?;
         if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
@@ -248,7 +264,9 @@ impl SchemeSync for RamFs {
         if handle.access & O_RDONLY == 0 || !may_write {
             return Err(Error::new(EACCES));
         }
-        self.fs.map(handle.inode, offset, size)
+        let inode = handle.inode;
+        self.prepare()?;
+        self.fs.map(inode, offset, size)
     }
 
     fn munmap(
@@ -268,7 +286,7 @@ impl SchemeSync for RamFs {
     }
 
     fn ftruncate(&mut self, id: usize, length: u64, _ctx: &CallerCtx) -> Result<()> {
-        self.mark_time();
+        self.prepare()?;
         let handle = self.handles.get(id)?;
         if handle.access & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
@@ -317,7 +335,7 @@ impl SchemeSync for RamFs {
         let from = self.fs.path(self.handles.get(id)?.inode)?;
         let from = from.ok_or(Error::new(EINVAL))?;
         let path = path.strip_prefix("/scheme/file").unwrap_or(path);
-        self.mark_time();
+        self.prepare()?;
         self.fs
             .rename((ROOT, &from), (ROOT, path), user)
             .map(|()| 0)
@@ -337,7 +355,7 @@ impl SchemeSync for RamFs {
             self.handles.get(old_dir)?.inode,
             self.handles.get(new_dir)?.inode,
         );
-        self.mark_time();
+        self.prepare()?;
         self.fs
             .rename((old, old_path), (new, new_path), user)
             .map(|()| 0)
@@ -372,11 +390,12 @@ impl SchemeSync for RamFs {
 
     fn fstatvfs(&mut self, id: usize, stat: &mut StatVfs, _ctx: &CallerCtx) -> Result<()> {
         self.handles.get(id)?;
-        let (used, limit) = self.fs.usage();
-        let free = limit.saturating_sub(used) / BLOCK;
+        self.prepare()?;
+        let (used, room) = self.fs.usage();
+        let free = room / BLOCK;
         *stat = StatVfs {
             f_bsize: BLOCK as u32,
-            f_blocks: limit / BLOCK,
+            f_blocks: used / BLOCK + free,
             f_bfree: free,
             f_bavail: free,
         };

@@ -17,10 +17,10 @@ use alloc::vec::Vec;
 use guest_tests::Suite;
 use libredox::Fd;
 use runtime::{Result, env, fd, fs, path, sys};
-use syscall::error::{EFAULT, EINVAL, ENOMEM};
+use syscall::error::{EFAULT, EINVAL, ENOMEM, ENOSPC};
 use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
 
-use memory::{All, BUFFER, PAGE, pipe, system};
+use memory::{All, BUFFER, PAGE, map_file, pipe, system};
 use program::{Asking, refused};
 
 runtime::main!(main);
@@ -47,12 +47,13 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 5] = [
+const CHECKS: [(&str, Check); 6] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
     ("daemon", daemon),
     ("files", files),
+    ("ramfs", file_system),
 ];
 
 fn main() -> i32 {
@@ -299,4 +300,32 @@ fn files(suite: &mut Suite) {
     };
     suite.equal("files closed without memory", errno(ended()), 0);
     suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// Has the file system in memory grow while memory is used up, long before it reaches its limit:
+/// it refuses that, keeps what it has, and goes on when there is memory again.
+fn file_system(suite: &mut Suite) {
+    let grown = || -> Result<([i32; 3], bool)> {
+        let flags = syscall::O_RDWR | syscall::O_CREAT | 0o600;
+        let file = Fd::new(path::open("/tmp/scarce", flags)?);
+        fd::write(file.raw(), b"kept")?;
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        let mut write = || system(syscall::SYS_WRITE, [file.raw(), all.base, BUFFER]).map(drop);
+        let written = core::iter::repeat_with(&mut write).find_map(Result::err);
+        let made = path::open("/tmp/scarcer", flags).map(Fd::new).map(drop);
+        let mapped = map_file(file.raw(), 0, BUFFER / PAGE, MapFlags::MAP_SHARED).map(drop);
+        all.give(0, all.pages)?;
+        let written = written.map_or(0, |error| error.errno);
+        let content = fs::read("/tmp/scarce")?;
+        fd::write(file.raw(), b"more")?;
+        fs::remove_file("/tmp/scarce")?;
+        let errors = [written, errno(made), errno(mapped)];
+        Ok((errors, content.starts_with(b"kept")))
+    };
+    suite.equal(
+        "a file system without memory",
+        grown().map_err(|error| error.errno),
+        Ok(([ENOSPC, ENOSPC, ENOMEM], true)),
+    );
 }

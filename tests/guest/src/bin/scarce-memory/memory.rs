@@ -37,7 +37,8 @@ pub fn map_shared(pages: usize) -> Result<usize> {
     map_file(sys::NO_FD, 0, pages, MapFlags::MAP_SHARED)
 }
 
-fn map_file(file: usize, offset: usize, pages: usize, kind: MapFlags) -> Result<usize> {
+/// Maps pages of a file.
+pub fn map_file(file: usize, offset: usize, pages: usize, kind: MapFlags) -> Result<usize> {
     let map = syscall::Map {
         offset,
         size: pages * PAGE,
