@@ -55,29 +55,29 @@ impl Smpt {
     /// The entry that shows a page of 16 GiB; takes a free one if none does.
     fn entry_of(&self, page: u64) -> Option<usize> {
         let mut entries = self.entries.borrow_mut();
-        if let Some(index) = entries.iter().position(|entry| entry.page == page) {
-            entries[index].is_used = true;
-            return Some(index);
-        }
-        let neighbour = |page: Option<u64>| {
+        let used = |page: Option<u64>| {
             let shows = |entry: &Entry| entry.is_used && Some(entry.page) == page;
             entries.iter().position(shows)
         };
-        let below = neighbour(page.checked_sub(1)).map(|index| index + 1);
-        let above = neighbour(page.checked_add(1)).map(|index| index.checked_sub(1));
-        let is_free = |index: &usize| entries.get(*index).is_some_and(|entry| !entry.is_used);
-        let index = match (below, above) {
-            (None, None) => entries.iter().rposition(|entry| !entry.is_used)?,
-            (Some(index), None) => Some(index).filter(is_free)?,
-            (None, Some(index)) => index.filter(is_free)?,
-            (Some(index), Some(other)) => other.filter(|o| *o == index).filter(is_free)?,
+        if let Some(index) = used(Some(page)) {
+            return Some(index);
+        }
+        let below = used(page.checked_sub(1)).map(|index| index + 1);
+        let above = used(page.checked_add(1)).map(|index| index.checked_sub(1));
+        let may_take = |index: &usize| {
+            let is_free = entries.get(*index).is_some_and(|entry| !entry.is_used);
+            let follows = below.is_none_or(|place| place == *index);
+            is_free && follows && above.is_none_or(|place| place == Some(*index))
         };
-        entries[index] = Entry {
-            page,
-            is_used: true,
-            is_kept: false,
-        };
-        self.registers.write32(smpt(index), smpt_value(page));
+        // Its place in the linear table, or else the last one that is free.
+        let linear = usize::try_from(page).ok().filter(may_take);
+        let index = linear.or_else(|| (0..entries.len()).rfind(may_take))?;
+        let entry = &mut entries[index];
+        entry.is_used = true;
+        if entry.page != page {
+            entry.page = page;
+            self.registers.write32(smpt(index), smpt_value(page));
+        }
         Some(index)
     }
 
@@ -168,6 +168,22 @@ mod tests {
         assert_eq!(table.keep(50 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
         table.forget();
         assert_eq!(table.address(60 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+    }
+
+    #[test]
+    fn neighbours_are_neighbours_although_a_kept_entry_is_between() {
+        let table = Smpt::new(Rc::new(Written::default()));
+        for page in 20..32 {
+            table.address(page * PAGE);
+        }
+        assert_eq!(table.keep(100 * PAGE), Some(SMPT_WINDOW + 19 * PAGE));
+        table.forget();
+        let moved = table.address(19 * PAGE);
+        assert_eq!(moved, Some(SMPT_WINDOW + 31 * PAGE));
+        // The entry of the next page is free, but not behind it.
+        assert_eq!(table.address(20 * PAGE), None);
+        assert_eq!(table.address(18 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+        assert_eq!(table.address(21 * PAGE), Some(SMPT_WINDOW + 21 * PAGE));
     }
 
     #[test]
