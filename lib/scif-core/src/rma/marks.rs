@@ -33,6 +33,8 @@ pub(super) struct Marks {
     open: VecDeque<(u64, u64)>,
     /// The highest mark of the peer's channel that was given out here.
     highest_remote: Option<u32>,
+    /// Whether 0 was: it is no mark here, but one of the older driver.
+    has_remote_zero: bool,
 }
 
 impl Marks {
@@ -81,6 +83,7 @@ impl Marks {
             return None;
         }
         self.highest_remote = self.highest_remote.max(Some(mark));
+        self.has_remote_zero |= mark == 0;
         Some(u64::from(REMOTE_MARK | mark))
     }
 
@@ -97,6 +100,6 @@ impl Marks {
         }
         let mark = mark & !REMOTE_MARK;
         let is_known = self.highest_remote.is_some_and(|highest| mark <= highest);
-        (mark != 0 && is_known).then_some(Marked::Remote(mark))
+        (is_known && (mark != 0 || self.has_remote_zero)).then_some(Marked::Remote(mark))
     }
 }

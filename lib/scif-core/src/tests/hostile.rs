@@ -280,6 +280,30 @@ fn answers_out_of_turn_change_nothing() {
 }
 
 #[test]
+fn a_mark_of_a_peer_may_be_0() {
+    let mut victim = victim();
+    let (a, requester) = (victim.a, victim.id);
+    let engine = victim.fixture.engine(a);
+    let asked = engine.fence_mark(a.id, 2).unwrap();
+    let waiter = asked.number();
+    // Nobody has got that one yet.
+    let remote = 1 << 30;
+    assert_eq!(engine.fence_wait(a.id, remote), Err(Error::InvalidArgument));
+    victim.say(NodeMessage::MarkAck {
+        requester,
+        waiter,
+        mark: 0,
+    });
+    let engine = victim.fixture.engine(a);
+    assert_eq!(engine.finish(asked), Some(Ok(remote as u64)));
+    let waits = engine.fence_wait(a.id, remote).unwrap();
+    let waiter = waits.number();
+    victim.say(NodeMessage::WaitAck { requester, waiter });
+    let result = victim.fixture.engine(a).finish(waits);
+    assert_eq!(result, Some(Ok(0)));
+}
+
+#[test]
 fn fences_of_a_peer_are_checked_and_limited() {
     let mut victim = victim();
     let (a, peer) = (victim.a, victim.id);
