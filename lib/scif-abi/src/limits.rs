@@ -143,7 +143,8 @@ pub const AUTOMATIC_OFFSETS: core::ops::Range<i64> = 1 << 62..0x7f00_0000_0000_0
 /// Most copies and fences of one endpoint that may wait. A call beyond that fails with `ENOMEM`.
 pub const MAX_JOBS: usize = 4096;
 
-/// Most fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK).
+/// Most fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK). One
+/// connection may have as many of them as are left.
 pub const MAX_PEER_FENCES: usize = 4096;
 
 /// How much of a resource users and processes may have at one time, unless the file `limits` sets

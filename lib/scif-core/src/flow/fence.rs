@@ -239,7 +239,7 @@ impl Engine {
         let marked = id.and_then(|id| Some((id, self.transfers.find_mark(id, mark)?)));
         let body = match marked {
             Some((_, Marked::Done)) => NodeMessage::WaitAck { requester, waiter },
-            Some((id, Marked::Jobs(jobs))) if !self.transfers.has_many_fences(node) => {
+            Some((id, Marked::Jobs(jobs))) if !self.transfers.has_many_fences(id) => {
                 return self.transfers.add_wait(id, jobs, Waiter::Peer(waiter));
             }
             _ => NodeMessage::WaitNack { requester, waiter },
@@ -258,9 +258,9 @@ impl Engine {
         let node = ends.peer.node();
         let id = self.connection_in(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
-        let is_crowded = self.transfers.has_many_fences(node);
         let is_aligned = offset.is_multiple_of(4);
-        let queued = id.filter(|_| is_aligned && !is_crowded).and_then(|id| {
+        let may_wait = |id: &ConnectionId| is_aligned && !self.transfers.has_many_fences(*id);
+        let queued = id.filter(may_wait).and_then(|id| {
             let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
             let channel = self.channel(id).ok()?;
             self.queue(channel, Job::store(to, value).for_peer()).ok()

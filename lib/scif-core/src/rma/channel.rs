@@ -65,6 +65,8 @@ pub(super) struct Channel {
     pub(super) is_active: bool,
     /// Whether the channel is in the list of those with descriptors that complete later.
     pub(super) is_busy: bool,
+    /// How many fences of the peer wait for the channel.
+    peer_fences: usize,
 }
 
 impl Channel {
@@ -83,6 +85,7 @@ impl Channel {
             waiters: BTreeMap::new(),
             is_active: false,
             is_busy: false,
+            peer_fences: 0,
         }
     }
 
@@ -158,16 +161,26 @@ impl Channel {
         self.jobs.is_empty() && !self.is_attached && !self.is_active
     }
 
-    /// How many fences of the peer wait for the channel.
-    pub(super) fn peer_fences(&self) -> usize {
+    /// How many fences of the peer wait for the channel, counted again.
+    fn count_peer_fences(&self) -> usize {
         let is_peer = |waiter: &&Waiter| matches!(waiter, Waiter::Peer(_));
         let waits = self.waiters.values().filter(is_peer).count();
         let stores = self.jobs.iter().filter(|job| job.is_for_peer);
         waits + stores.count()
     }
 
+    /// How many fences of the peer wait for the channel.
+    pub(super) fn peer_fences(&self) -> usize {
+        self.peer_fences
+    }
+
     /// Checks the channel's state. `is_queued` says that it is in the queue of channels with work.
     pub(super) fn check(&self, id: ChannelId, is_queued: bool) -> Result<(), Violation> {
+        rule(
+            self.peer_fences == self.count_peer_fences(),
+            "fences of the peer are counted",
+            id,
+        )?;
         rule(
             self.submitted <= self.jobs.len(),
             "no more jobs are submitted than queued",
@@ -264,6 +277,7 @@ impl Transfers {
         let channel = channel.filter(|channel| channel.jobs.len() < MAX_JOBS);
         let channel = channel.ok_or(Error::NoMemory)?;
         if job.is_for_peer {
+            channel.peer_fences += 1;
             *self.peer_fences.entry(channel.node()).or_default() += 1;
         } else if let Some(owner) = owner {
             cx.quotas.charge(owner, Resource::Transfers, job.cost())?;
@@ -328,8 +342,7 @@ impl Transfers {
         while let Some(channel) = self.channels.get_mut(id)
             && let Some(job) = channel.pop_completed()
         {
-            let node = channel.node();
-            self.end_job(cx, windows, calls, job, node);
+            self.end_job(cx, windows, calls, job, id);
         }
         self.end_waits(cx, calls, id);
     }
@@ -341,10 +354,10 @@ impl Transfers {
         windows: &mut Windows,
         calls: &mut Calls,
         job: Job,
-        node: NodeId,
+        id: ChannelId,
     ) {
         if job.is_for_peer {
-            self.end_fence(node);
+            self.end_fence(id);
         }
         if let Some(owner) = job.owner {
             cx.quotas.discharge(owner, Resource::Transfers, job.cost());
@@ -373,7 +386,7 @@ impl Transfers {
             self.end_all_waits(id);
             let ended = self.channels.get_mut(id).map(Channel::cancel);
             for job in ended.into_iter().flatten() {
-                self.end_job(cx, windows, calls, job, node);
+                self.end_job(cx, windows, calls, job, id);
             }
             self.drop_if_done(cx, id);
         }
@@ -411,18 +424,30 @@ impl Transfers {
         self.wait_count += 1;
         channel.waiters.insert((until, self.wait_count), waiter);
         if matches!(waiter, Waiter::Peer(_)) {
+            channel.peer_fences += 1;
             *self.peer_fences.entry(channel.node()).or_default() += 1;
         }
     }
 
-    /// Whether the limit of fences of a node that wait here is reached.
-    pub(crate) fn has_many_fences(&self, node: NodeId) -> bool {
-        let count = self.peer_fences.get(&node);
-        count.is_some_and(|count| *count >= MAX_PEER_FENCES)
+    /// Whether no more fences of the peer may wait for a connection's transfers. A connection may
+    /// have as many as its node has left, so that no number of connections that have all they can
+    /// leaves nothing for another one.
+    pub(crate) fn has_many_fences(&self, connection: ConnectionId) -> bool {
+        let id = self.by_connection.get(&connection);
+        let Some(channel) = id.and_then(|id| self.channels.get(*id)) else {
+            return false;
+        };
+        let count = self.peer_fences.get(&channel.node()).copied();
+        let left = MAX_PEER_FENCES.saturating_sub(count.unwrap_or(0));
+        channel.peer_fences >= left
     }
 
-    fn end_fence(&mut self, node: NodeId) {
-        if let Some(count) = self.peer_fences.get_mut(&node) {
+    fn end_fence(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        channel.peer_fences = channel.peer_fences.saturating_sub(1);
+        if let Some(count) = self.peer_fences.get_mut(&channel.node()) {
             *count = count.saturating_sub(1);
         }
     }
@@ -436,7 +461,7 @@ impl Transfers {
             match waiter {
                 Waiter::Call(call) => calls.complete(cx, call, Ok(0)),
                 Waiter::Peer(waiter) => {
-                    self.end_fence(peer.ends.peer.node());
+                    self.end_fence(id);
                     if is_attached {
                         let requester = peer.remote;
                         cx.post(peer.ends, NodeMessage::WaitAck { requester, waiter });
@@ -451,10 +476,9 @@ impl Transfers {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
-        let node = channel.node();
         for waiter in core::mem::take(&mut channel.waiters).into_values() {
             if matches!(waiter, Waiter::Peer(_)) {
-                self.end_fence(node);
+                self.end_fence(id);
             }
         }
     }
