@@ -152,7 +152,8 @@ fn run_line(services: &mut Services, script: &str, place: &str, line: &script::L
 /// Runs a shell on the console to its end and returns its status.
 fn run_shell(services: &mut Services, script: Option<&str>) -> i32 {
     let mut command = Command::new("sh");
-    command.args(script);
+    // What it kills, its group or all processes, is its own and not the services.
+    command.args(script).own_session();
     let console = |flags| {
         let open = |path| File::options().custom_flags(flags).open(path);
         open("/scheme/console").or_else(|_| open("/scheme/debug"))

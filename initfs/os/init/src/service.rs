@@ -133,10 +133,11 @@ impl Services {
         }
     }
 
-    /// Prepares a program: no input, output to the log.
+    /// Prepares a program: no input, output to the log. A signal to its group meets no other
+    /// service.
     fn command(&self, words: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::Closed);
+        command.args(&words[1..]).stdin(Stdio::Closed).own_group();
         if let Some(log) = &self.log {
             command.stdout(log).stderr(log);
         }

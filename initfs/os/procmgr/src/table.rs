@@ -388,9 +388,11 @@ impl<C: Contexts> Table<C> {
             ProcKillTarget::ProcGroup(group) => {
                 self.pids(|process| process.group as usize == group && process.pid != INIT)
             }
-            // All processes but init and the sender.
+            // All processes but the sender and those of the system: init and its services, which
+            // are in its session.
             ProcKillTarget::All => {
-                self.pids(|process| process.pid != INIT && process.pid != sender)
+                let system = self.session(INIT, INIT).unwrap_or(INIT);
+                self.pids(|process| process.session != system && process.pid != sender)
             }
         };
         if targets.is_empty() {

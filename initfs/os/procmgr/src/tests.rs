@@ -398,12 +398,16 @@ fn users_may_signal_only_their_own() {
 }
 
 #[test]
-fn kill_all_spares_init_and_the_sender() {
+fn kill_all_spares_init_and_its_session_and_the_sender() {
     let (mut table, _) = table();
-    let [sender, other] = [0; 2].map(|_| child(&mut table, INIT));
+    let [service, sender, other] = [0; 3].map(|_| child(&mut table, INIT));
+    assert_eq!(errno(table.kill(sender, usize::MAX, 9)), ESRCH);
+    table.new_session(sender).unwrap();
+    table.new_session(other).unwrap();
     table.kill(sender, usize::MAX, 9).unwrap();
     let state = |pid| table.process(pid).unwrap().state;
     assert_eq!(state(INIT), State::Running);
+    assert_eq!(state(service), State::Running);
     assert_eq!(state(sender), State::Running);
     assert_eq!(state(other), State::Ending(9));
 }

@@ -5,6 +5,7 @@
 mod exec;
 mod fork;
 mod script;
+mod stdio;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,6 +18,7 @@ use syscall::error::{
 use syscall::flag::CallFlags;
 
 pub use self::fork::{Fork, fork};
+pub use self::stdio::Stdio;
 pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};
@@ -107,35 +109,6 @@ pub fn own_meta() -> ProcMeta {
     meta(state::proc_fd()).unwrap_or_default()
 }
 
-/// The target of a standard stream of a new process.
-#[derive(Clone, Copy, Debug)]
-pub enum Stdio {
-    /// The same as the parent's stream.
-    Inherit,
-    /// This descriptor of the parent, which stays open here.
-    Fd(usize),
-    /// None: the descriptor does not exist.
-    Closed,
-}
-
-impl From<usize> for Stdio {
-    fn from(fd: usize) -> Self {
-        Stdio::Fd(fd)
-    }
-}
-
-impl From<&Fd> for Stdio {
-    fn from(fd: &Fd) -> Self {
-        Stdio::Fd(fd.raw())
-    }
-}
-
-impl From<&crate::fs::File> for Stdio {
-    fn from(file: &crate::fs::File) -> Self {
-        Stdio::Fd(file.as_raw_fd())
-    }
-}
-
 /// Describes a process to start.
 #[derive(Debug)]
 pub struct Command {
@@ -150,6 +123,8 @@ pub struct Command {
     uid: Option<u32>,
     gid: Option<u32>,
     namespace: Option<usize>,
+    /// The call that takes the process out of our group, if any.
+    leaves: Option<ProcCall>,
 }
 
 impl Command {
@@ -168,6 +143,7 @@ impl Command {
             uid: None,
             gid: None,
             namespace: None,
+            leaves: None,
         }
     }
 
@@ -254,6 +230,18 @@ impl Command {
     /// Runs in the namespace behind this descriptor instead of ours.
     pub fn namespace(&mut self, fd: usize) -> &mut Self {
         self.namespace = Some(fd);
+        self
+    }
+
+    /// Runs as the leader of a new process group of our session.
+    pub fn own_group(&mut self) -> &mut Self {
+        self.leaves = Some(ProcCall::Setpgid);
+        self
+    }
+
+    /// Runs as the leader of a new session, and of its first process group.
+    pub fn own_session(&mut self) -> &mut Self {
+        self.leaves = Some(ProcCall::Setsid);
         self
     }
 
@@ -389,6 +377,10 @@ impl Command {
         rename(process, &found.path)?;
         if self.uid.is_some() || self.gid.is_some() {
             set_ids(process, self.uid, self.gid)?;
+        }
+        if let Some(call) = &self.leaves {
+            // The zeros stand for the process itself.
+            fd::call(process, &[call.clone() as u64, 0, 0])?;
         }
         Ok(thread)
     }

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod groups;
 mod user;
 
 use alloc::string::String;
@@ -395,6 +396,7 @@ fn names(suite: &mut Suite) {
         .map_err(|error| error.errno);
     suite.equal("a taken name", second, Ok(false));
 
+    groups::services(suite);
     let daemon = processes()
         .iter()
         .find(|line| line.len() == 5 && line[4] == "zerod")
