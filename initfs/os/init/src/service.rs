@@ -162,13 +162,35 @@ impl Services {
 
     /// Starts a daemon and waits until it is ready. The error is EPIPE if it ends before that,
     /// also if it is killed because it takes too long. From then on it is restarted when it ends,
-    /// if its line says so.
+    /// if its line says so; and so is one that was ready, but could not be made known.
     pub fn start_daemon(&mut self, mut daemon: Daemon) -> Result<()> {
-        let result = self.launch(&mut daemon);
+        let mut result = self.launch(&mut daemon);
+        if let Err(error) = &result
+            && error.errno != EPIPE
+            && daemon.pid.is_some()
+        {
+            self.discard(&daemon);
+            if daemon.restart != Restart::Never && self.revive(&mut daemon, true) {
+                result = Ok(());
+            }
+        }
         if result.is_ok() && daemon.restart != Restart::Never {
             self.daemons.push(daemon);
         }
         result
+    }
+
+    /// Ends the process of a daemon that could not be started: it is of no use, and holds what its
+    /// successor needs.
+    fn discard(&mut self, daemon: &Daemon) {
+        let Some(pid) = daemon.pid else { return };
+        // It may have ended already; waiting for it works in any case.
+        let _ = process::kill(pid, 9);
+        if let Err(error) = process::wait_pid(pid, false) {
+            let name = daemon.name();
+            self.say("ERROR", &format!("{name} (process {pid}): {error}"));
+        }
+        self.running.remove(&pid);
     }
 
     fn launch(&mut self, daemon: &mut Daemon) -> Result<()> {
@@ -207,7 +229,10 @@ impl Services {
         match ready {
             Ready::Scheme(name) => {
                 let root = fd::receive_fd_upper(read.raw(), &[])?;
-                register(&name, root)?;
+                register(&name, root).inspect_err(|_| {
+                    // It was not moved, or there is nothing to close.
+                    let _ = fd::close(root);
+                })?;
                 if name == "log" {
                     let log = path::open_upper("/scheme/log", syscall::O_WRONLY);
                     self.log = log.ok().map(Fd::new);
@@ -279,15 +304,11 @@ impl Services {
 
     /// Ends a daemon because one that it depends on has ended.
     fn end(&mut self, daemon: &mut Daemon, cause: &str) {
-        let Some(pid) = daemon.pid else { return };
-        let name = daemon.name();
-        self.say("INFO", &format!("{name} is ended, as it builds on {cause}"));
-        // The process may have ended already; waiting for it works in any case.
-        let _ = process::kill(pid, 9);
-        if let Err(error) = process::wait_pid(pid, false) {
-            self.say("ERROR", &format!("{name} (process {pid}): {error}"));
+        if daemon.pid.is_some() {
+            let name = daemon.name();
+            self.say("INFO", &format!("{name} is ended, as it builds on {cause}"));
+            self.discard(daemon);
         }
-        self.running.remove(&pid);
     }
 
     /// Restarts a daemon whose process has ended, until it is ready or has ended too often. With
@@ -325,12 +346,7 @@ impl Services {
                     let reason = reason(error);
                     let text = format!("{} was not started again: {reason}", daemon.name());
                     self.say("ERROR", &text);
-                    if let Some(pid) = daemon.pid {
-                        // The process holds what its successor needs until it has ended.
-                        let _ = process::kill(pid, 9);
-                        let _ = process::wait_pid(pid, false);
-                        self.running.remove(&pid);
-                    }
+                    self.discard(daemon);
                 }
             }
         }
