@@ -43,23 +43,31 @@ fn run() -> Result<()> {
     let notify = env::var("INIT_NOTIFY");
     scheme::daemon::announce(&socket, "proc", notify.as_deref(), &mut scheme)?;
     let mut requests = SchemeLoop::new(socket, false);
+    let mut status = Status::Idle;
     loop {
-        match scheme.table.contexts().wait_event()? {
-            Some(SOCKET) => loop {
-                match requests.poll(&mut scheme)? {
-                    Status::Idle => break,
-                    Status::More => {}
-                    Status::Closed => return Ok(()),
-                }
-            },
+        // Requests that are left do not keep the ends of threads waiting, however many come.
+        let event = match status {
+            Status::More => scheme.table.contexts().take_event()?,
+            _ => scheme.table.contexts().wait_event()?,
+        };
+        match event {
+            Some(SOCKET) => status = Status::More,
             Some(thread) => {
                 scheme.table.thread_event(thread);
-                while requests.retry_parked(&mut scheme)? {}
+                if requests.retry_parked(&mut scheme)? {
+                    status = Status::More;
+                }
             }
             None => {}
         }
-        if let Some(status) = scheme.table.init_status() {
-            return stop_machine(ExitStatus::from_raw(status as i32));
+        if status == Status::More {
+            status = requests.poll(&mut scheme)?;
+        }
+        if status == Status::Closed {
+            return Ok(());
+        }
+        if let Some(ended) = scheme.table.init_status() {
+            return stop_machine(ExitStatus::from_raw(ended as i32));
         }
     }
 }

@@ -8,8 +8,8 @@ use procmgr::process::Attributes;
 use procmgr::table::{Contexts, End};
 use runtime::{Error, Result, boot, fd, path};
 use syscall::data::Event;
-use syscall::error::EINTR;
-use syscall::flag::{ContextStatus, ContextVerb, EventFlags, O_RDWR};
+use syscall::error::{EAGAIN, EINTR};
+use syscall::flag::{ContextStatus, ContextVerb, EventFlags, O_NONBLOCK, O_RDWR};
 
 /// The queue on which the kernel reports ends of contexts, and requests at the socket.
 pub struct Deaths {
@@ -39,9 +39,20 @@ impl Deaths {
         let mut event = Event::default();
         match fd::read_once(self.queue.raw(), &mut event) {
             Ok(_) => Ok(Some(event.data)),
-            Err(Error { errno: EINTR }) => Ok(None),
+            Err(Error {
+                errno: EINTR | EAGAIN,
+            }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Takes one event if one is there.
+    pub fn take(&self) -> Result<Option<usize>> {
+        let set = |flags| fd::fcntl(self.queue.raw(), syscall::F_SETFL, flags);
+        set(O_NONBLOCK)?;
+        let event = self.wait();
+        set(0)?;
+        event
     }
 }
 
@@ -60,6 +71,11 @@ impl Kernel {
     /// Waits for one event; see [`Deaths::wait`].
     pub fn wait_event(&self) -> Result<Option<usize>> {
         self.deaths.wait()
+    }
+
+    /// Takes one event if one is there; see [`Deaths::take`].
+    pub fn take_event(&self) -> Result<Option<usize>> {
+        self.deaths.take()
     }
 }
 
