@@ -64,6 +64,12 @@ step trace-no-former $? "shown"
 step trace-listed $? "$(ls /scheme/log/trace)"
 ! as 1000 ls /scheme/log/trace 2> /dev/null
 step trace-list-not-root $? "shown"
+made=0
+while [ "$made" -lt 20 ] && : 2> /dev/null > "/scheme/log/trace/made$made"; do made=$((made + 1)); done
+[ "$made" -eq 7 ]
+step traces-limited $? "$made besides that of micd"
+: > /scheme/log/trace/made0 && : > /scheme/log/trace/made0
+step trace-begun-again $? "$(ls /scheme/log/trace)"
 ! scifctl nonsense 2> /dev/null
 step nonsense $? "taken"
 exit "$failed"

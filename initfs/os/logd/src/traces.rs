@@ -13,8 +13,8 @@ use syscall::error::{EINVAL, ENOENT, ENOSPC};
 /// Bytes of every trace. They are contiguous, so that a trace can be found in a dump of the whole
 /// memory.
 pub const TRACE_BYTES: usize = 64 * 1024;
-/// Most traces, former ones included.
-const MAX_TRACES: usize = 16;
+/// Most names of traces. Each may have a former trace, too.
+const MAX_NAMES: usize = 8;
 /// Longest name in bytes.
 const MAX_NAME: usize = 32;
 /// Suffix of the name of a former trace.
@@ -54,14 +54,15 @@ impl Traces {
     /// Begins a trace. An earlier one of that name is kept as the former one.
     ///
     /// # Errors
-    /// `EINVAL`: the name is empty, too long, or the name of a former trace. `ENOSPC`: there are
-    /// too many traces. `ENOMEM`.
+    /// `EINVAL`: the name is empty, too long, or the name of a former trace. `ENOSPC`: the name is
+    /// new, and there are too many. `ENOMEM`.
     pub fn create(&mut self, name: &str) -> Result<()> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_name) {
             return Err(Error::new(EINVAL));
         }
-        if self.traces.len() >= MAX_TRACES {
+        let count = self.names().filter(|name| !name.ends_with(FORMER)).count();
+        if count >= MAX_NAMES && !self.traces.contains_key(name) {
             return Err(Error::new(ENOSPC));
         }
         let memory = self.memory.as_ref().ok_or(Error::new(ENOENT))?;
