@@ -137,7 +137,9 @@ impl MicFunction for X100 {
             (_, LinkState::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
             (_, LinkState::Quieting { until }) => until,
             (State::Resetting { check, .. }, _) => check,
-            (State::Ready, LinkState::Down { since }) if self.boot.is_wanted() => since,
+            (State::Ready, LinkState::Down { since }) if self.boot.is_wanted() => {
+                since.max(self.boot.not_before())
+            }
             (State::Loading, _) => self.now,
             (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_check),
             (State::Gone { check }, _) => check,
@@ -269,7 +271,7 @@ impl X100 {
             return;
         }
         self.liveness.start(self.now, self.timing);
-        self.boot.forget_failures();
+        self.boot.succeeded(self.now);
         self.link = LinkState::Connected { queue_pair };
         if let State::Booting { .. } = self.state {
             self.state = State::Running;

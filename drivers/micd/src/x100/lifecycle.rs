@@ -22,6 +22,9 @@ use crate::function::LinkStep;
 impl X100 {
     /// Resets the card. It may still write to the host's memory until the check that follows.
     pub(super) fn reset(&mut self, since: u64) {
+        if self.state == State::Running {
+            self.boot.ended(self.now);
+        }
         self.device.reset();
         self.boot.take_loading();
         self.resets.begin();
@@ -196,7 +199,9 @@ impl X100 {
             (State::Found, _) => self.reset(now),
             (State::Resetting { since, check }, _) if check <= now => self.check_firmware(since),
             (State::Gone { check }, LinkState::Down { .. }) if check <= now => self.check_bus(),
-            (State::Ready, LinkState::Down { since }) if self.boot.is_wanted() && since <= now => {
+            (State::Ready, LinkState::Down { since })
+                if self.boot.is_wanted() && since.max(self.boot.not_before()) <= now =>
+            {
                 self.link = LinkState::Attaching;
                 return Some(LinkStep::Attach);
             }
@@ -303,6 +308,9 @@ impl X100 {
             self.device.name(),
             name(register)
         );
+        if self.state == State::Running {
+            self.boot.ended(self.now);
+        }
         self.device.abandon();
         let check = self.now.saturating_add(CHECK_NS);
         self.state = State::Gone { check };

@@ -138,6 +138,40 @@ fn a_system_that_crashes_is_started_again() {
 }
 
 #[test]
+fn a_system_that_keeps_crashing_is_started_again_after_pauses() {
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let crash = |fixture: &mut Fixture| fixture.uos.as_mut().unwrap().end(0xdead);
+    let mut crashes = 0;
+    let mut crash_when_online = |fixture: &mut Fixture| {
+        let runs = fixture.is_online() && fixture.state() == "running";
+        if runs && fixture.uos.is_some() {
+            crash(fixture);
+            crashes += 1;
+        }
+        false
+    };
+    // Pauses of 0, 1, 2, 4, 8, 16, 32, 60, 60 … seconds, and the times of resets and boots.
+    fixture.run_until(600, &mut crash_when_online);
+    assert!((10..=17).contains(&crashes), "{crashes} crashes");
+    // One that has run for a while is started at once.
+    assert!(fixture.run_until(90, |fixture| fixture.state() == "running"));
+    assert!(!fixture.run_until(60, |fixture| fixture.state() != "running"));
+    crash(&mut fixture);
+    assert!(fixture.run_until(5, |fixture| !fixture.is_online()));
+    assert!(fixture.run_until(10, |fixture| fixture.is_online()));
+    // And so is one that an administrator starts.
+    for _ in 0..2 {
+        crash(&mut fixture);
+        assert!(fixture.run_until(5, |fixture| !fixture.is_online()));
+        assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
+        fixture.command(Command::Boot).unwrap();
+        assert!(fixture.run_until(10, |fixture| fixture.is_online()));
+    }
+    fixture.check();
+}
+
+#[test]
 fn a_system_that_hangs_is_noticed_by_its_heart() {
     let mut fixture = Fixture::new(2);
     fixture.boot();
