@@ -58,11 +58,17 @@ pub trait ObjectMemory {
     fn provide(&mut self, token: Token, pages: u64) -> Result<()>;
 
     /// Begins an object of whole pages of the program behind `space`; [`build`](Self::build)
-    /// completes it.
+    /// completes it. Processes take turns, however many such objects they have begun.
     ///
     /// # Errors
     /// `ENOMEM`.
-    fn pin(&mut self, token: Token, space: Self::Space, record: &PinRecord) -> Result<()>;
+    fn pin(
+        &mut self,
+        token: Token,
+        process: usize,
+        space: Self::Space,
+        record: &PinRecord,
+    ) -> Result<()>;
 
     /// Releases a space that is not used for pinning. Whoever drops the last reference to a space
     /// may have to tear it down, so the task that serves the scheme must not do it itself.

@@ -149,7 +149,7 @@ impl Borrowings {
             return Ok(None);
         }
         self.last += 1;
-        if let Err(error) = orders.borrow(self.last, space, wanted) {
+        if let Err(error) = orders.borrow(self.last, uid as usize, space, wanted) {
             accounts.release(uid, Kind::LockedPages, pages);
             return Err(error);
         }

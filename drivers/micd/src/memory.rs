@@ -435,7 +435,13 @@ impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
         Ok(())
     }
 
-    fn pin(&mut self, token: Token, space: Fd, record: &PinRecord) -> SysResult<()> {
+    fn pin(
+        &mut self,
+        token: Token,
+        process: usize,
+        space: Fd,
+        record: &PinRecord,
+    ) -> SysResult<()> {
         let size = |value: u64| usize::try_from(value).map_err(|_| Error::new(EFAULT));
         let protection = Protection::from_bits_truncate(record.protection.get());
         let writable = protection.contains(Protection::WRITE);
@@ -444,7 +450,7 @@ impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
             bytes: size(record.length.get())?,
             writable,
         };
-        self.source.borrow(token, space, wanted)?;
+        self.source.borrow(token, process, space, wanted)?;
         self.begin(token, MemoryObject::Borrowing { writable });
         Ok(())
     }
@@ -588,7 +594,7 @@ mod tests {
             })
         }
 
-        fn borrow(&mut self, _: Token, _: Fd, _: Wanted) -> SysResult<()> {
+        fn borrow(&mut self, _: Token, _: usize, _: Fd, _: Wanted) -> SysResult<()> {
             Ok(())
         }
 
@@ -700,7 +706,7 @@ mod tests {
             protection: protection.bits().into(),
             flags: 0.into(),
         };
-        memory.pin(token, Fd::new(usize::MAX), &record).unwrap();
+        memory.pin(token, 7, Fd::new(usize::MAX), &record).unwrap();
         assert_eq!(memory.build(token), Ok(Progress::Pending));
     }
 

@@ -42,13 +42,13 @@ pub trait BlockSource {
         Err(Error::new(EOPNOTSUPP))
     }
 
-    /// Begins to borrow pages of the program behind `space` for an object.
+    /// Begins to borrow pages of the program behind `space` for an object. Processes take turns.
     /// [`take_borrowed`](Self::take_borrowed) returns the result.
     ///
     /// # Errors
     /// `EOPNOTSUPP` when this source has no programs.
-    fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> Result<()> {
-        let _ = (token, space, wanted);
+    fn borrow(&mut self, token: Token, process: usize, space: Fd, wanted: Wanted) -> Result<()> {
+        let _ = (token, process, space, wanted);
         Err(Error::new(EOPNOTSUPP))
     }
 

@@ -54,8 +54,8 @@ impl BlockSource for MemorySource {
         self.joiner.join(parts)
     }
 
-    fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> Result<()> {
-        self.orders.borrow(token, space, wanted)
+    fn borrow(&mut self, token: Token, process: usize, space: Fd, wanted: Wanted) -> Result<()> {
+        self.orders.borrow(token, process, space, wanted)
     }
 
     fn release(&mut self, space: Fd) {

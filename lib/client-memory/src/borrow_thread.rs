@@ -4,9 +4,10 @@
 //! killed meanwhile. The thread that drops it waits for the daemons of the program's mappings, and
 //! this daemon may be one of them.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -39,8 +40,8 @@ struct Shared<T> {
 
 /// A job for the thread, on the address space of a program.
 enum Job<T> {
-    /// Borrow pages.
-    Borrow(T, Fd, Wanted),
+    /// Borrow pages, for a party that takes turns with others.
+    Borrow(T, usize, Fd, Wanted),
     /// Release the address space.
     Release(Fd),
 }
@@ -101,12 +102,13 @@ impl<T> Orders<T> {
         wake_reader(&self.wake)
     }
 
-    /// Begins to borrow pages of the program that sent the descriptor `space`.
+    /// Begins to borrow pages of the program that sent the descriptor `space`. Parties take turns:
+    /// one does not get more pages in a time by having more borrowings under way.
     ///
     /// # Errors
     /// Those of the pipe to the thread.
-    pub fn borrow(&self, name: T, space: Fd, wanted: Wanted) -> Result<()> {
-        self.order(Job::Borrow(name, space, wanted))
+    pub fn borrow(&self, name: T, party: usize, space: Fd, wanted: Wanted) -> Result<()> {
+        self.order(Job::Borrow(name, party, space, wanted))
     }
 
     /// Releases a descriptor that may be an address space.
@@ -123,12 +125,12 @@ impl<T> Orders<T> {
 }
 
 impl<T> Work<T> {
-    /// Borrows pages, a bounded number of each borrowing in turn, until the daemon is gone.
+    /// Borrows pages, a bounded number for each party in turn, until the daemon is gone.
     ///
     /// # Errors
     /// Those of the pipes.
     pub fn run(mut self) -> Result<()> {
-        let mut begun: VecDeque<(T, Borrowing)> = VecDeque::new();
+        let mut begun: Turns<(T, Borrowing)> = Turns::default();
         loop {
             if begun.is_empty() && self.jobs.read(&mut [0; 64])? == 0 {
                 return Ok(());
@@ -136,19 +138,21 @@ impl<T> Work<T> {
             let new = core::mem::take(&mut *self.shared.jobs.lock());
             for job in new {
                 match job {
-                    Job::Borrow(name, space, wanted) => match self.borrower.begin(space, wanted) {
-                        Ok(borrowing) => begun.push_back((name, borrowing)),
-                        Err(error) => self.end(name, Err(error))?,
-                    },
+                    Job::Borrow(name, party, space, wanted) => {
+                        match self.borrower.begin(space, wanted) {
+                            Ok(borrowing) => begun.push(party, (name, borrowing)),
+                            Err(error) => self.end(name, Err(error))?,
+                        }
+                    }
                     Job::Release(space) => drop(space),
                 }
             }
-            let Some((name, mut borrowing)) = begun.pop_front() else {
+            let Some((party, (name, mut borrowing))) = begun.pop() else {
                 continue;
             };
             match self.borrower.step(&mut borrowing) {
                 Ok(()) if borrowing.is_complete() => self.end(name, Ok(borrowing.finish()))?,
-                Ok(()) => begun.push_back((name, borrowing)),
+                Ok(()) => begun.push(party, (name, borrowing)),
                 Err(error) => self.end(name, Err(error))?,
             }
         }
@@ -157,6 +161,46 @@ impl<T> Work<T> {
     fn end(&self, name: T, result: Result<Borrowed>) -> Result<()> {
         self.shared.ended.lock().push((name, result));
         wake_reader(&self.tell)
+    }
+}
+
+/// Things of several parties, which take turns in the order of their numbers.
+struct Turns<B> {
+    of: BTreeMap<usize, VecDeque<B>>,
+    /// The party that had the last turn.
+    last: usize,
+}
+
+impl<B> Default for Turns<B> {
+    fn default() -> Self {
+        Self {
+            of: BTreeMap::new(),
+            last: 0,
+        }
+    }
+}
+
+impl<B> Turns<B> {
+    fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Adds a thing behind the others of its party.
+    fn push(&mut self, party: usize, thing: B) {
+        self.of.entry(party).or_default().push_back(thing);
+    }
+
+    /// Takes the first thing of the party behind the one that had the last turn.
+    fn pop(&mut self) -> Option<(usize, B)> {
+        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.of.range(behind).next().map(|(&party, _)| party);
+        self.last = next.or_else(|| self.of.keys().next().copied())?;
+        let things = self.of.get_mut(&self.last)?;
+        let thing = things.pop_front();
+        if things.is_empty() {
+            self.of.remove(&self.last);
+        }
+        thing.map(|thing| (self.last, thing))
     }
 }
 
@@ -209,6 +253,32 @@ mod tests {
                 _ => Err(Error::new(ENOSYS)),
             }
         }
+    }
+
+    #[test]
+    fn a_party_with_many_borrowings_has_as_many_turns_as_one_with_few() {
+        let mut turns = Turns::default();
+        for number in 0..100 {
+            turns.push(7, number);
+        }
+        turns.push(9, 100);
+        turns.push(3, 101);
+        turns.push(3, 102);
+        let mut taken = Vec::new();
+        while let Some((party, thing)) = turns.pop() {
+            taken.push((party, thing));
+            // As a borrowing that takes three steps.
+            if party == 9 && taken.iter().filter(|(of, _)| *of == 9).count() < 3 {
+                turns.push(party, thing);
+            }
+        }
+        let first = [3, 7, 9, 3, 7, 9, 7, 9, 7];
+        let parties: Vec<usize> = taken.iter().map(|(party, _)| *party).collect();
+        assert_eq!(parties[..first.len()], first);
+        assert_eq!(taken.len(), 105);
+        let of_many = taken.iter().filter(|(party, _)| *party == 7);
+        assert!(of_many.map(|(_, thing)| *thing).eq(0..100), "in order");
+        assert!(turns.is_empty());
     }
 
     #[test]

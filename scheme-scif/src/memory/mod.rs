@@ -173,7 +173,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         let token = self.new_token(memory);
         let begun = match source {
             Source::Provided(pages) => memory.provide(token, pages),
-            Source::Pinned(space, record) => memory.pin(token, space, &record),
+            Source::Pinned(space, record) => memory.pin(token, caller.pid, space, &record),
         };
         if let Err(error) = begun {
             if is_charged {
