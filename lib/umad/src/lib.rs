@@ -17,7 +17,7 @@ use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use mad_core::agents::Registration;
 use mad_core::mad::{GSI_QKEY, MAD_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, class, method};
 use mad_core::packet::Destination;
-use syscall::error::{EAGAIN, EINTR, EIO, ENODEV, ENOSPC, EPIPE, Error, Result};
+use syscall::error::{EAGAIN, EINTR, EINVAL, EIO, ENODEV, ENOSPC, EPIPE, Error, Result};
 use syscall::flag::EventFlags;
 use verbs_abi::mad::{RegisterAgent2, USER_RMPP, UserMad, request};
 use zerocopy::{FromBytes, IntoBytes};
@@ -251,7 +251,9 @@ impl Port {
     /// them.
     ///
     /// # Errors
-    /// Those of [`send`](Self::send) and [`receive`](Self::receive).
+    /// `EINVAL`: `retry` has no time limit, as [`RetryPolicy::NONE`] has none, so that the wait for
+    /// an answer that does not come would never end. Those of [`send`](Self::send) and
+    /// [`receive`](Self::receive).
     pub fn ask(
         &self,
         agent: Agent,
@@ -259,6 +261,9 @@ impl Port {
         message: &[u8],
         retry: RetryPolicy,
     ) -> Result<Option<Received>> {
+        if retry.timeout_ms == 0 {
+            return Err(Error::new(EINVAL));
+        }
         self.send(agent, to, message, retry)?;
         let asked = Mad::padded(message).header.tid.get() as u32;
         loop {

@@ -182,6 +182,13 @@ fn asking(suite: &mut Suite) {
         answer.map(|answer| answer.is_none()).ok(),
         Some(true),
     );
+    let never = port.ask(
+        by_lid,
+        &subnet(0x99),
+        node_info(8).bytes(),
+        RetryPolicy::NONE,
+    );
+    suite.equal("nobody there, without a time limit", errno(never), EINVAL);
 }
 
 fn reading(suite: &mut Suite) {
