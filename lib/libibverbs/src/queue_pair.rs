@@ -321,22 +321,24 @@ fn query(qp: *mut Qp, to: *mut QpAttr, init: *mut QpInitAttr) -> Result<()> {
         rnr_retry: attributes.rnr_retry,
         ..QpAttr::default()
     };
-    // SAFETY: the caller's places, and a queue pair of ours.
+    let made = QpInitAttr {
+        qp_context: of.qp_context,
+        send_cq: of.send_cq,
+        recv_cq: of.recv_cq,
+        srq: of.srq,
+        cap: capacity(&view),
+        qp_type: of.qp_type,
+        sq_sig_all: c_int::from(view.init.signal_all),
+    };
+    // SAFETY: the caller's places, and a queue pair of ours, to which no reference is used from
+    // here on.
     unsafe {
         (*qp).state = found.qp_state;
         if !to.is_null() {
             to.write(found);
         }
         if !init.is_null() {
-            init.write(QpInitAttr {
-                qp_context: of.qp_context,
-                send_cq: of.send_cq,
-                recv_cq: of.recv_cq,
-                srq: of.srq,
-                cap: capacity(&view),
-                qp_type: of.qp_type,
-                sq_sig_all: c_int::from(view.init.signal_all),
-            });
+            init.write(made);
         }
     }
     Ok(())
