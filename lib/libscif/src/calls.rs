@@ -55,6 +55,20 @@ fn done(result: Result<()>) -> c_int {
     give(result.map(|()| 0))
 }
 
+/// Copies by the data path of an endpoint.
+#[inline(always)]
+fn copy(epd: c_int, copy: impl FnOnce(&Bypass, usize) -> Result<()>) -> c_int {
+    done(endpoint(epd).and_then(|epd| table::with(epd, |bypass| copy(bypass, epd))))
+}
+
+/// Makes a request about the copies of an endpoint, after releasing what its peer has ended.
+fn fence(epd: c_int, request: impl FnOnce(usize) -> Result<()>) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        table::release_stale(epd);
+        request(epd)
+    }))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn scif_open() -> c_int {
     give(raw::open().map(|number| descriptor::opened(number, true)))
@@ -62,11 +76,8 @@ extern "C" fn scif_open() -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_bind(epd: c_int, port: u16) -> c_int {
-    give(
-        endpoint(epd)
-            .and_then(|epd| raw::bind(epd, port))
-            .map(c_int::from),
-    )
+    let bind = |epd| raw::bind(epd, port).map(c_int::from);
+    give(endpoint(epd).and_then(bind))
 }
 
 #[unsafe(no_mangle)]
@@ -211,12 +222,9 @@ extern "C" fn scif_readfrom(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    let length = length as u64;
-    done(endpoint(epd).and_then(|epd| {
-        table::with(epd, |bypass| {
-            bypass.readfrom(epd, local, length, remote, flags as u32)
-        })
-    }))
+    copy(epd, |bypass, epd| {
+        bypass.readfrom(epd, local, length as u64, remote, flags as u32)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -227,12 +235,9 @@ extern "C" fn scif_writeto(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    let length = length as u64;
-    done(endpoint(epd).and_then(|epd| {
-        table::with(epd, |bypass| {
-            bypass.writeto(epd, local, length, remote, flags as u32)
-        })
-    }))
+    copy(epd, |bypass, epd| {
+        bypass.writeto(epd, local, length as u64, remote, flags as u32)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -243,13 +248,11 @@ unsafe extern "C" fn scif_vreadfrom(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    done(endpoint(epd).and_then(|epd| {
-        // SAFETY: the caller's memory, which it lets be written.
-        let to = unsafe { range(address, length) };
-        table::with(epd, |bypass| {
-            bypass.vreadfrom(epd, to, remote, flags as u32)
-        })
-    }))
+    // SAFETY: the caller's memory, which it lets be written.
+    let to = unsafe { range(address, length) };
+    copy(epd, |bypass, epd| {
+        bypass.vreadfrom(epd, to, remote, flags as u32)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -260,31 +263,24 @@ unsafe extern "C" fn scif_vwriteto(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    done(endpoint(epd).and_then(|epd| {
-        // SAFETY: the caller's memory, which is only read.
-        let from = unsafe { range(address, length) };
-        table::with(epd, |bypass| {
-            bypass.vwriteto(epd, from, remote, flags as u32)
-        })
-    }))
+    // SAFETY: the caller's memory, which is only read.
+    let from = unsafe { range(address, length) };
+    copy(epd, |bypass, epd| {
+        bypass.vwriteto(epd, from, remote, flags as u32)
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
-    let place = mark as usize;
-    done(endpoint(epd).and_then(|epd| {
-        table::release_stale(epd);
-        let mark = raw::fence_mark(epd, flags as u32)?;
-        user::store(place, &mark.to_ne_bytes())
-    }))
+    fence(epd, |epd| {
+        let number = raw::fence_mark(epd, flags as u32)?;
+        user::store(mark as usize, &number.to_ne_bytes())
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
-    done(endpoint(epd).and_then(|epd| {
-        table::release_stale(epd);
-        raw::fence_wait(epd, mark)
-    }))
+    fence(epd, |epd| raw::fence_wait(epd, mark))
 }
 
 #[unsafe(no_mangle)]
@@ -296,11 +292,9 @@ extern "C" fn scif_fence_signal(
     remote_value: u64,
     flags: c_int,
 ) -> c_int {
-    let signal = |epd| {
-        table::release_stale(epd);
+    fence(epd, |epd| {
         raw::fence_signal(epd, local, local_value, remote, remote_value, flags as u32)
-    };
-    done(endpoint(epd).and_then(signal))
+    })
 }
 
 /// Stores the ids of the online nodes, at most `length`, and the own id. Returns how many are

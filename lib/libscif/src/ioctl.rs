@@ -96,28 +96,22 @@ fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
 fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
     // SAFETY: the caller's memory, as for the function of the same name.
     let memory = unsafe { range(address as *const c_void, length as usize) };
-    match *call {
+    table::with(epd, |bypass| match *call {
         Call::Send { .. } | Call::Recv { .. } if length == 0 => Ok(0),
-        Call::Send { flags } => {
-            table::with(epd, |bypass| bypass.send(epd, memory, flags)).map(|count| count as u64)
-        }
-        Call::Recv { flags } => {
-            table::with(epd, |bypass| bypass.recv(epd, memory, flags)).map(|count| count as u64)
-        }
+        Call::Send { flags } => Ok(bypass.send(epd, memory, flags)? as u64),
+        Call::Recv { flags } => Ok(bypass.recv(epd, memory, flags)? as u64),
         Call::VirtualReadFrom {
             remote_offset,
             flags,
-        } => table::with(epd, |bypass| {
-            bypass.vreadfrom(epd, memory, remote_offset, flags)
-        })
-        .map(|()| 0),
+        } => bypass
+            .vreadfrom(epd, memory, remote_offset, flags)
+            .map(|()| 0),
         Call::VirtualWriteTo {
             remote_offset,
             flags,
-        } => table::with(epd, |bypass| {
-            bypass.vwriteto(epd, memory, remote_offset, flags)
-        })
-        .map(|()| 0),
+        } => bypass
+            .vwriteto(epd, memory, remote_offset, flags)
+            .map(|()| 0),
         _ => Err(EINVAL),
-    }
+    })
 }
