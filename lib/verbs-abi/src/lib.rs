@@ -13,6 +13,7 @@ mod layouts;
 pub mod command;
 pub mod events;
 pub mod frame;
+pub mod handles;
 pub mod mad;
 pub mod records;
 

@@ -2,6 +2,7 @@
 
 use syscall::error::{EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP};
 use verbs_abi::command::Command;
+use verbs_abi::handles::{HANDLES, Handle, ObjectType};
 
 use super::fixture::{Fixture, MR, NONE, PD, QP, extended, good, plain};
 use crate::command;
@@ -127,37 +128,13 @@ fn nothing_goes_before_get_context_and_it_goes_once() {
 #[test]
 fn handles_are_checked_for_what_they_are() {
     use Command::*;
-    // The offset of the handle in each command, and a handle of another type.
-    let table = [
-        (DeallocPd, 0, MR),
-        (CreateAh, 16, MR),
-        (DestroyAh, 0, MR),
-        (RegMr, 32, MR),
-        (ReregMr, 8, PD),
-        (DeregMr, 0, PD),
-        (AllocMw, 8, MR),
-        (DeallocMw, 0, PD),
-        (ResizeCq, 8, QP),
-        (DestroyCq, 8, QP),
-        (PollCq, 8, QP),
-        (ReqNotifyCq, 0, QP),
-        (OpenQp, 16, PD),
-        (QueryQp, 8, PD),
-        (ModifyQp, 64, PD),
-        (DestroyQp, 8, PD),
-        (PostSend, 8, PD),
-        (PostRecv, 8, PD),
-        (PostSrqRecv, 8, QP),
-        (AttachMcast, 16, PD),
-        (DetachMcast, 16, PD),
-        (CreateSrq, 16, MR),
-        (CreateXsrq, 20, MR),
-        (ModifySrq, 0, PD),
-        (QuerySrq, 8, PD),
-        (DestroySrq, 8, PD),
-        (CloseXrcd, 0, PD),
-    ];
-    for (command, at, other) in table {
+    for Handle {
+        command,
+        offset: at,
+        of,
+    } in HANDLES
+    {
+        let other = if of == ObjectType::Pd { MR } else { PD };
         let (mut request, room, _) = good(command, false);
         for (handle, errno) in [(NONE, ENOENT), (u32::MAX, ENOENT), (other, EINVAL)] {
             request[at..at + 4].copy_from_slice(&handle.to_ne_bytes());

@@ -12,14 +12,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use verbs_abi::command::Command::{self, *};
+use verbs_abi::handles::{HANDLES, Handle, ObjectType};
 
 use super::bench::Checked;
 use super::run::Totals;
 use crate::errno::{EINVAL, EIO, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, Errno};
 
 use table::{
-    AH, CQ, FREE_CQ, FREE_PD, GOOD, Good, HANDLES, INIT, MISSING, MR, MW, NONE, ONE, PD, QP,
-    RECEIVE, RTR, RTS, SEND, SRQ, UD, XRCD, behind_bytes, good,
+    AH, CQ, FREE_CQ, FREE_PD, GOOD, Good, INIT, MISSING, MR, MW, NONE, ONE, PD, QP, RECEIVE, RTR,
+    RTS, SEND, SRQ, UD, XRCD, behind_bytes, good,
 };
 pub use table::{Field, Refusal, frame, put, refusals};
 
@@ -280,11 +281,12 @@ impl Runner<'_> {
         if row.is_extended {
             return Ok(());
         }
-        for (_, at, other) in HANDLES.iter().filter(|(of, ..)| *of == row.command) {
-            for (handle, wanted) in [(NONE, ENOENT), (0xffff_ffff, ENOENT), (*other, EINVAL)] {
+        for Handle { offset, of, .. } in HANDLES.iter().filter(|of| of.command == row.command) {
+            let other = if *of == ObjectType::Pd { MR } else { PD };
+            for (handle, wanted) in [(NONE, ENOENT), (0xffff_ffff, ENOENT), (other, EINVAL)] {
                 self.bench()?;
-                let found = self.give(row.command, false, &[(*at, 4, handle)], &[])?;
-                let what = format!("handle {handle} at {at}");
+                let found = self.give(row.command, false, &[(*offset, 4, handle)], &[])?;
+                let what = format!("handle {handle} at {offset}");
                 self.expect(&what, ending(found), Some(wanted))?;
                 self.unchanged(&what)?;
             }
@@ -339,8 +341,8 @@ impl Runner<'_> {
         self.device.open()?;
         let begun = self.give(GetContext, false, &[], &[])?;
         begun.map_err(|errno| format!("GET_CONTEXT: {errno}"))?;
-        for (command, ..) in HANDLES {
-            let found = self.give(*command, false, &[], &[])?;
+        for Handle { command, .. } in HANDLES {
+            let found = self.give(command, false, &[], &[])?;
             self.expect(&format!("{command:?}"), ending(found), Some(ENOENT))?;
         }
         Ok(())

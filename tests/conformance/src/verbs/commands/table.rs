@@ -155,37 +155,6 @@ const GROUP: &[Field] = &[
 /// Commands that have no function on Linux either.
 pub const MISSING: [Command; 6] = [ModifyAh, QueryAh, RegSmr, QueryMr, BindMw, PeekCq];
 
-/// The offset of the handle in each command, and a handle of another type.
-pub const HANDLES: &[(Command, usize, u64)] = &[
-    (DeallocPd, 0, MR),
-    (CreateAh, 16, MR),
-    (DestroyAh, 0, MR),
-    (RegMr, 32, MR),
-    (ReregMr, 8, PD),
-    (DeregMr, 0, PD),
-    (AllocMw, 8, MR),
-    (DeallocMw, 0, PD),
-    (ResizeCq, 8, QP),
-    (DestroyCq, 8, QP),
-    (PollCq, 8, QP),
-    (ReqNotifyCq, 0, QP),
-    (OpenQp, 16, PD),
-    (QueryQp, 8, PD),
-    (ModifyQp, 64, PD),
-    (DestroyQp, 8, PD),
-    (PostSend, 8, PD),
-    (PostRecv, 8, PD),
-    (PostSrqRecv, 8, QP),
-    (AttachMcast, 16, PD),
-    (DetachMcast, 16, PD),
-    (CreateSrq, 16, MR),
-    (CreateXsrq, 20, MR),
-    (ModifySrq, 0, PD),
-    (QuerySrq, 8, PD),
-    (DestroySrq, 8, PD),
-    (CloseXrcd, 0, PD),
-];
-
 /// The changes of the UD queue pair to RTR and RTS.
 const RTR_UD: &[Field] = &[(64, 4, UD), (68, 4, 1), (96, 1, 2)];
 const RTS_UD: &[Field] = &[(64, 4, UD), (68, 4, 1 | 1 << 16), (96, 1, 3)];

@@ -24,6 +24,7 @@ use syscall::error::{
 use syscall::flag::{EventFlags, F_SETFL, O_CREAT};
 use verbs_abi::call;
 use verbs_abi::command::Command::*;
+use verbs_abi::handles::{HANDLES, Handle, ObjectType};
 use verbs_abi::records as abi;
 
 mod programs;
@@ -189,45 +190,18 @@ fn handles(suite: &mut Suite) {
     let Ok(world) = World::new() else {
         return suite.holds("objects for wrong handles", false);
     };
-    let table = [
-        (DeallocPd, 0, MR),
-        (CreateAh, 16, MR),
-        (DestroyAh, 0, MR),
-        (RegMr, 32, MR),
-        (ReregMr, 8, PD),
-        (DeregMr, 0, PD),
-        (AllocMw, 8, MR),
-        (DeallocMw, 0, PD),
-        (ResizeCq, 8, QP),
-        (DestroyCq, 8, QP),
-        (PollCq, 8, QP),
-        (ReqNotifyCq, 0, QP),
-        (OpenQp, 16, PD),
-        (QueryQp, 8, PD),
-        (ModifyQp, 64, PD),
-        (DestroyQp, 8, PD),
-        (PostSend, 8, PD),
-        (PostRecv, 8, PD),
-        (PostSrqRecv, 8, QP),
-        (AttachMcast, 16, PD),
-        (DetachMcast, 16, PD),
-        (CreateSrq, 16, MR),
-        (CreateXsrq, 20, MR),
-        (ModifySrq, 0, PD),
-        (QuerySrq, 8, PD),
-        (DestroySrq, 8, PD),
-        (CloseXrcd, 0, PD),
-    ];
     for (command, request, room, _) in requests() {
-        let Some((_, at, other)) = table.iter().find(|(of, ..)| *of == command) else {
+        let Some(Handle { offset: at, of, .. }) = HANDLES.iter().find(|of| of.command == command)
+        else {
             continue;
         };
+        let other = if *of == ObjectType::Pd { MR } else { PD };
         let give = |handle: u32| {
             let mut request = request.clone();
             request[*at..*at + 4].copy_from_slice(&handle.to_ne_bytes());
             errno(world.context.raw(command, &request, room))
         };
-        let found = [give(NONE), give(u32::MAX), give(*other)];
+        let found = [give(NONE), give(u32::MAX), give(other)];
         let name = alloc::format!("{command:?} with wrong handles");
         suite.equal(&name, found, [ENOENT, ENOENT, EINVAL]);
     }
