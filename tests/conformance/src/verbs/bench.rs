@@ -10,7 +10,7 @@ use verbs_core::attributes::Attributes;
 use verbs_core::keys::Region;
 use verbs_core::table::Id;
 use verbs_core::types::{Access, AttributeMask as M, Error, QpState, QpType};
-use verbs_core::work::{QpInit, ReceiveRequest, SendRequest};
+use verbs_core::work::{QpInit, ReceiveRequest, Segment, SendRequest};
 
 pub use super::end::{MEMORY, Verbs};
 pub use super::parts::{
@@ -390,7 +390,11 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// The errors of the call.
-    pub fn post_receive(&mut self, qp: &Qp, request: &ReceiveRequest) -> Checked {
+    pub fn post_receive(&mut self, qp: &Qp, id: u64, segments: Vec<Segment>) -> Checked {
+        let request = ReceiveRequest {
+            id,
+            segments: segments.into(),
+        };
         let (number, srq) = (qp.number, qp.srq);
         let call = |end: &mut dyn Verbs| match srq {
             Some(srq) => end.post_srq_recv(srq, request.clone()),
@@ -404,7 +408,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// The errors of the call.
     pub fn receive(&mut self, qp: &Qp, id: u64, at: u64, length: u32) -> Checked {
-        self.post_receive(qp, &qp.receive(id, at, length))
+        self.post_receive(qp, id, vec![qp.segment(at, length)])
     }
 
     // ---- Memory ----

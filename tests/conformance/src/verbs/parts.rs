@@ -168,7 +168,7 @@ pub struct Qp {
 
 /// An object that a row has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the kinds of objects")]
+#[expect(missing_docs, reason = "the kinds of objects")]
 pub enum Thing {
     Pd(Id),
     Cq(Id),
@@ -187,6 +187,14 @@ impl Qp {
             address: self.base + at,
             length,
             key: self.key,
+        }
+    }
+
+    /// A segment at these bytes by the key of another region.
+    pub fn segment_by(&self, key: u32, at: u64, length: u32) -> Segment {
+        Segment {
+            key,
+            ..self.segment(at, length)
         }
     }
 

@@ -8,7 +8,7 @@ use verbs_core::address::{
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{LocLenErr, LocProtErr, Success, WrFlushErr};
 use verbs_core::types::{Access, Error, Opcode, QpState, QpType, WcFlags, WcOpcode};
-use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
+use verbs_core::work::{Data, SendRequest};
 
 use crate::verbs::bench::{Bench, Checked, OTHER, QKEY, Qp, Side, Spec, Thing, handle, same};
 use crate::verbs::{Row, row};
@@ -227,12 +227,8 @@ fn too_long(bench: &mut Bench<'_>) -> Checked {
 
 fn local(bench: &mut Bench<'_>) -> Checked {
     let (a, b, ah) = ends(bench, &UD)?;
-    let segment = Segment {
-        key: 0,
-        ..a.segment(0, 8)
-    };
     let request = SendRequest {
-        data: verbs_core::work::Data::Segments(vec![segment]),
+        data: Data::Segments(vec![a.segment_by(0, 0, 8)]),
         ..datagram(&a, 1, 8, (ah, b.number, QKEY))
     };
     bench.post(&a, &request)?;
@@ -243,18 +239,7 @@ fn local(bench: &mut Bench<'_>) -> Checked {
 fn receive_key(bench: &mut Bench<'_>) -> Checked {
     let (a, b, ah) = ends(bench, &UD)?;
     let key = bench.page(&b, Access::REMOTE_READ)?;
-    let segment = Segment {
-        key,
-        ..b.segment(OTHER, 64)
-    };
-    let segments = vec![segment];
-    bench.post_receive(
-        &b,
-        &ReceiveRequest {
-            id: 10,
-            segments: segments.into(),
-        },
-    )?;
+    bench.post_receive(&b, 10, vec![b.segment_by(key, OTHER, 64)])?;
     bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success)])?;
     bench.received(&b, &[(10, LocProtErr)])?;

@@ -8,7 +8,7 @@ use verbs_core::types::WcStatus::{
     LocQpOpErr, MwBindErr, RemAccessErr, RemOpErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, Error, EventType, Opcode, QpState, QpType, WcFlags, WcOpcode};
-use verbs_core::work::{Bind, Segment, SendRequest};
+use verbs_core::work::{Bind, SendRequest};
 
 use crate::verbs::bench::{ALL, Bench, Checked, OTHER, Qp, Side, Spec, Thing, same};
 use crate::verbs::{Row, row};
@@ -196,13 +196,7 @@ fn rereg_access(bench: &mut Bench<'_>) -> Checked {
 fn rereg_pd(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let key = bench.page(&b, ALL)?;
-    let mut request = b.receive(10, OTHER, 8);
-    let segment = Segment {
-        key,
-        ..request.segments[0]
-    };
-    request.segments = vec![segment].into();
-    bench.post_receive(&b, &request)?;
+    bench.post_receive(&b, 10, vec![b.segment_by(key, OTHER, 8)])?;
     let pd = bench.domain(Side::B)?;
     renew(bench, key, OTHER, pd, ALL)?;
     bench.send(&a, 1, 8)?;

@@ -9,7 +9,7 @@ use verbs_core::types::WcStatus::{
 use verbs_core::types::{
     Access, Error, EventType, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode,
 };
-use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
+use verbs_core::work::{Data, SendRequest};
 
 use crate::verbs::bench::{Bench, Checked, OTHER, Place, Qp, REGION, Side, Spec, Thing, same};
 use crate::verbs::{Row, row};
@@ -96,13 +96,7 @@ fn scatter(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let bytes = fill(bench, Side::A, 0, 3000, 5)?;
     let segments = vec![b.segment(0x1000, 17), b.segment(0x2000, 2983)];
-    bench.post_receive(
-        &b,
-        &ReceiveRequest {
-            id: 10,
-            segments: segments.into(),
-        },
-    )?;
+    bench.post_receive(&b, 10, segments)?;
     let segments = vec![a.segment(0, 2001), a.segment(2001, 999)];
     bench.post(&a, &SendRequest::new(1, Opcode::Send, segments))?;
     bench.sent(&a, &[(1, Success)])?;
@@ -254,17 +248,6 @@ fn rnr_in_time(bench: &mut Bench<'_>) -> Checked {
     bench.received(&b, &[(10, Success)]).map(drop)
 }
 
-fn receive_in(qp: &Qp, id: u64, key: u32) -> ReceiveRequest {
-    let segment = Segment {
-        key,
-        ..qp.segment(OTHER, 64)
-    };
-    ReceiveRequest {
-        id,
-        segments: vec![segment].into(),
-    }
-}
-
 fn receive_fails(bench: &mut Bench<'_>, a: &Qp, b: &Qp) -> Checked {
     bench.send(a, 1, 8)?;
     bench.sent(a, &[(1, RemOpErr)])?;
@@ -276,7 +259,7 @@ fn receive_fails(bench: &mut Bench<'_>, a: &Qp, b: &Qp) -> Checked {
 fn receive_key(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let key = bench.page(&b, Access::LOCAL_WRITE)?;
-    bench.post_receive(&b, &receive_in(&b, 10, key))?;
+    bench.post_receive(&b, 10, vec![b.segment_by(key, OTHER, 64)])?;
     bench.receive(&b, 11, 0, 8)?;
     bench.run("deregister", Side::B, |end| end.deregister(key))?;
     bench.forget(Side::B, Thing::Key(key));
@@ -286,7 +269,7 @@ fn receive_key(bench: &mut Bench<'_>) -> Checked {
 fn receive_read_only(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let key = bench.page(&b, Access::REMOTE_READ)?;
-    bench.post_receive(&b, &receive_in(&b, 10, key))?;
+    bench.post_receive(&b, 10, vec![b.segment_by(key, OTHER, 64)])?;
     bench.receive(&b, 11, 0, 8)?;
     receive_fails(bench, &a, &b)
 }
@@ -384,11 +367,7 @@ fn busy(bench: &mut Bench<'_>) -> Checked {
 fn own_error(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let mut bad = b.send(30, 8);
-    let segment = Segment {
-        key: 0,
-        ..b.segment(0, 8)
-    };
-    bad.data = verbs_core::work::Data::Segments(vec![segment]);
+    bad.data = Data::Segments(vec![b.segment_by(0, 0, 8)]);
     bench.post(&b, &bad)?;
     bench.sent(&b, &[(30, LocProtErr)])?;
     bench.send(&a, 1, 8)?;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use verbs_core::attributes::Attributes;
 use verbs_core::types::WcStatus::{LocProtErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, EventType, Opcode, QpState, QpType};
-use verbs_core::work::{ReceiveRequest, SendRequest};
+use verbs_core::work::{Data, ReceiveRequest, SendRequest};
 
 use crate::verbs::bench::{Bench, Checked, Qp, Side, Spec, same};
 use crate::verbs::{Row, row};
@@ -257,10 +257,7 @@ fn in_sqe(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&Spec::new(QpType::Uc))?;
     bench.receive(&a, 20, 0x100, 8)?;
     let mut bad = a.send(1, 8);
-    bad.data = verbs_core::work::Data::Segments(vec![verbs_core::work::Segment {
-        key: 0,
-        ..a.segment(0, 8)
-    }]);
+    bad.data = Data::Segments(vec![a.segment_by(0, 0, 8)]);
     bench.post(&a, &bad)?;
     bench.sent(&a, &[(1, LocProtErr)])?;
     bench.state(&a, QpState::Sqe)?;
