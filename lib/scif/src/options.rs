@@ -61,6 +61,12 @@ impl Options {
         self
     }
 
+    /// The number that [`backlog`](Self::backlog) has set.
+    #[must_use]
+    pub const fn backlog_length(&self) -> i32 {
+        self.backlog
+    }
+
     /// Whether connects return at once with `EINPROGRESS` instead of waiting; see
     /// [`Endpoint::connect`].
     #[must_use]

@@ -50,9 +50,8 @@ impl Listener {
     /// Those of [`bind`](Self::bind). `Refused(OwnOptions)`.
     pub fn with_options(options: &Options) -> Result<Self> {
         setup::layout(options.setup)?;
-        let scif = scif::Options::new().port(options.port);
         Ok(Self {
-            listener: scif.backlog(options.backlog).listen()?,
+            listener: options.scif.listen()?,
             options: *options,
             greeted: Mutex::new(Vec::new()),
             events: Mutex::new(None),
@@ -154,7 +153,7 @@ impl Listener {
                 is_watched: false,
             });
             // Peers that send nothing must not keep out those that do.
-            if greeted.len() > self.options.backlog.max(1) as usize {
+            if greeted.len() > self.options.scif.backlog_length().max(1) as usize {
                 greeted.remove(0);
                 return Err(Error::TimedOut);
             }
@@ -176,6 +175,5 @@ fn forget(events: &mut Queue<()>, link: &Connection) {
 /// such node, …; `Refused`: the options of both ends do not agree.
 pub fn connect(to: PortId, options: &Options) -> Result<Connection> {
     setup::layout(options.setup)?;
-    let scif = scif::Options::new().port(options.port);
-    Connection::request(scif.retry_for(options.retry_for).connect(to)?, options)
+    Connection::request(options.scif.connect(to)?, options)
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use scif::{DEFAULT_BACKLOG, Port, Waiting};
+use scif::{Port, Waiting};
 use st_core::{reliable, setup};
 
 /// The options of an end: by default any port, 4 channels of 64 slots and adaptive waiting, and
@@ -10,9 +10,7 @@ use st_core::{reliable, setup};
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub(crate) setup: setup::Options,
-    pub(crate) port: Port,
-    pub(crate) backlog: i32,
-    pub(crate) retry_for: Duration,
+    pub(crate) scif: scif::Options,
     pub(crate) waiting: Waiting,
     kept: usize,
     reconnect_timeout: Duration,
@@ -29,9 +27,7 @@ impl Options {
     pub fn new() -> Self {
         Self {
             setup: setup::Options::default(),
-            port: 0,
-            backlog: DEFAULT_BACKLOG,
-            retry_for: Duration::ZERO,
+            scif: scif::Options::new(),
             waiting: Waiting::Adaptive,
             kept: 64,
             reconnect_timeout: Duration::from_secs(30),
@@ -45,9 +41,9 @@ impl Options {
         self
     }
 
-    /// Sets the slots of each queue in which this end receives: a power of two, 8 to 4096. So many
-    /// headers that are not pulled yet never make the peer's pushes wait, a quarter more always
-    /// do.
+    /// Sets the slots of each queue in which this end receives: a power of two, 8 to 4096. The
+    /// peer's pushes never wait while at most this number of headers is not pulled, and always
+    /// wait when it is exceeded by a quarter.
     #[must_use]
     pub const fn slots(mut self, slots: u32) -> Self {
         self.setup.slots = slots;
@@ -57,21 +53,21 @@ impl Options {
     /// Sets this end's port; 0: any free one.
     #[must_use]
     pub const fn port(mut self, port: Port) -> Self {
-        self.port = port;
+        self.scif = self.scif.port(port);
         self
     }
 
     /// Sets the number of connections that may wait to be accepted.
     #[must_use]
     pub const fn backlog(mut self, backlog: i32) -> Self {
-        self.backlog = backlog;
+        self.scif = self.scif.backlog(backlog);
         self
     }
 
     /// Sets how long [`connect`](crate::connect) tries again while no program listens there yet.
     #[must_use]
     pub const fn retry_for(mut self, time: Duration) -> Self {
-        self.retry_for = time;
+        self.scif = self.scif.retry_for(time);
         self
     }
 
