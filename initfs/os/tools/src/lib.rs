@@ -1,8 +1,8 @@
 //! Functions that the small programs share.
 //!
-//! Most modules are pure and tested on the host; [`io`] and [`trees`], which exist only on the
-//! target, read, write and report. The shell uses [`echo`], [`printf`] and [`condition`] for its
-//! builtins, so that a builtin and the program of the same name cannot differ.
+//! Most modules are pure and tested on the host; [`io`], [`power`] and [`trees`], which exist only
+//! on the target, read, write and report. The shell uses [`echo`], [`printf`] and [`condition`]
+//! for its builtins, so that a builtin and the program of the same name cannot differ.
 #![no_std]
 
 extern crate alloc;
@@ -17,6 +17,8 @@ pub mod lines;
 pub mod manual;
 pub mod number;
 pub mod pager;
+#[cfg(target_os = "redox")]
+pub mod power;
 pub mod printf;
 pub mod regex;
 pub mod sed;

@@ -14,8 +14,33 @@ use crate::io::{self, Buffer, CopyError, Input};
 /// Greatest depth of directories that are entered; every level is a nested call.
 const MAX_DEPTH: u32 = 100;
 
+/// The sources that `cp` and `mv` are called with, each with its target: the last word, or the
+/// source's name below it if it is a directory.
+///
+/// # Errors
+/// The exit status of the program; the reason is reported.
+pub fn targets<'a>(
+    program: &str,
+    words: &'a [String],
+) -> core::result::Result<Vec<(&'a str, String)>, i32> {
+    let (target, sources) = match words.split_last() {
+        Some((target, sources)) if !sources.is_empty() => (target, sources),
+        _ => return Err(io::usage(None)),
+    };
+    let is_directory = fs::metadata(target).is_ok_and(|data| data.is_dir());
+    if sources.len() > 1 && !is_directory {
+        runtime::eprintln!("{program}: {target}: is not a directory; several files need one");
+        return Err(1);
+    }
+    let with_target = |source: &'a String| match is_directory {
+        true => (source.as_str(), inside(target, source)),
+        false => (source.as_str(), target.clone()),
+    };
+    Ok(sources.iter().map(with_target).collect())
+}
+
 /// The path of a file that goes into the directory `target` under its own name.
-pub fn inside(target: &str, source: &str) -> String {
+fn inside(target: &str, source: &str) -> String {
     let name = source.trim_end_matches('/').rsplit('/').next();
     format!(
         "{}/{}",

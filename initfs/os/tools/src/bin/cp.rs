@@ -2,11 +2,6 @@
 #![no_std]
 #![no_main]
 
-extern crate alloc;
-
-use alloc::string::String;
-
-use runtime::fs;
 use tools::io::{self, CopyError};
 use tools::trees;
 
@@ -22,22 +17,12 @@ fn main() -> i32 {
             _ => return io::usage(Some(words.word())),
         }
     }
-    let (target, sources) = match words.rest().split_last() {
-        Some((target, sources)) if !sources.is_empty() => (target, sources),
-        _ => return io::usage(None),
+    let pairs = match trees::targets("cp", words.rest()) {
+        Ok(pairs) => pairs,
+        Err(status) => return status,
     };
-    let directory = fs::metadata(target).is_ok_and(|data| data.is_dir());
-    if sources.len() > 1 && !directory {
-        runtime::eprintln!("cp: {target}: is not a directory; several files need one");
-        return 1;
-    }
     let mut status = 0;
-    for source in sources {
-        let target: String = if directory {
-            trees::inside(target, source)
-        } else {
-            target.clone()
-        };
+    for (source, target) in pairs {
         status = match trees::copy(source, &target, recursive) {
             Ok(()) | Err(CopyError::Enough) => continue,
             Err(CopyError::Input(error)) => io::report("cp", source, error),

@@ -3,10 +3,6 @@
 #![no_std]
 #![no_main]
 
-extern crate alloc;
-
-use alloc::string::String;
-
 use runtime::Result;
 use runtime::fs;
 use syscall::error::{EXDEV, Error};
@@ -23,22 +19,12 @@ fn main() -> i32 {
             return io::usage(Some(words.word()));
         }
     }
-    let (target, sources) = match words.rest().split_last() {
-        Some((target, sources)) if !sources.is_empty() => (target, sources),
-        _ => return io::usage(None),
+    let pairs = match trees::targets("mv", words.rest()) {
+        Ok(pairs) => pairs,
+        Err(status) => return status,
     };
-    let directory = fs::metadata(target).is_ok_and(|data| data.is_dir());
-    if sources.len() > 1 && !directory {
-        runtime::eprintln!("mv: {target}: is not a directory; several files need one");
-        return 1;
-    }
     let mut status = 0;
-    for source in sources {
-        let target: String = if directory {
-            trees::inside(target, source)
-        } else {
-            target.clone()
-        };
+    for (source, target) in pairs {
         if let Err(error) = move_to(source, &target) {
             status = io::report("mv", source, error);
         }
