@@ -8,6 +8,7 @@
 #![no_std]
 #![no_main]
 
+use core::fmt;
 use core::time::Duration;
 
 use runtime::fs::File;
@@ -71,38 +72,57 @@ fn main() -> i32 {
             return io::usage(Some(argument));
         }
     }
-    let Options {
-        from,
-        to,
-        size,
-        count,
-        skip,
-        pause,
-        full,
-        quiet,
-    } = options;
-    let mut input = match Input::open(from) {
-        Ok(input) => input,
-        Err(error) => return io::report("dd", from, error),
+    let (done, status) = match copy(&options) {
+        Ok(done) => done,
+        Err(status) => return status,
     };
-    let mut output = match to.map(File::create).transpose() {
-        Ok(output) => output,
-        Err(error) => return io::report("dd", to.unwrap_or("standard output"), error),
-    };
-    let mut buffer = Buffer::new(size);
-    for _ in 0..skip {
-        if let Err(error) = input.fill(buffer.bytes()) {
-            return io::report("dd", from, error);
-        }
+    if !options.quiet {
+        runtime::eprintln!("{done}");
+    }
+    status
+}
+
+/// What was copied.
+struct Done {
+    bytes: u64,
+    blocks: u64,
+    nanoseconds: u64,
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes in {} blocks, {} s, {}",
+            self.bytes,
+            self.blocks,
+            number::show_seconds(self.nanoseconds),
+            number::show_rate(self.bytes, self.nanoseconds)
+        )
+    }
+}
+
+/// Copies as the options say. Returns what was copied, and the exit status.
+///
+/// # Errors
+/// The exit status, if nothing was copied because a file cannot be opened or skipped over.
+fn copy(options: &Options<'_>) -> Result<(Done, i32), i32> {
+    let (from, to) = (options.from, options.to.unwrap_or("standard output"));
+    let mut input = Input::open(from).map_err(|error| io::report("dd", from, error))?;
+    let output = options.to.map(File::create).transpose();
+    let mut output = output.map_err(|error| io::report("dd", to, error))?;
+    let mut buffer = Buffer::new(options.size);
+    for _ in 0..options.skip {
+        let skipped = input.fill(buffer.bytes());
+        skipped.map_err(|error| io::report("dd", from, error))?;
     }
     let start = Instant::now();
     let (mut bytes, mut blocks, mut status) = (0u64, 0u64, 0);
-    while blocks < count {
+    while blocks < options.count {
         let block = buffer.bytes();
-        let result = if full {
-            input.fill(block)
-        } else {
-            input.read(block)
+        let result = match options.full {
+            true => input.fill(block),
+            false => input.read(block),
         };
         let length = match result {
             Ok(0) => break,
@@ -118,22 +138,20 @@ fn main() -> i32 {
             None => io::output(block),
         };
         if let Err(error) = written {
-            status = io::report("dd", to.unwrap_or("standard output"), error);
+            status = io::report("dd", to, error);
             break;
         }
         bytes += length as u64;
         blocks += 1;
-        if pause > 0 {
-            sleep(Duration::from_nanos(pause));
+        if options.pause > 0 {
+            sleep(Duration::from_nanos(options.pause));
         }
     }
-    if !quiet {
-        let elapsed = start.elapsed().as_nanos() as u64;
-        runtime::eprintln!(
-            "{bytes} bytes in {blocks} blocks, {} s, {}",
-            number::show_seconds(elapsed),
-            number::show_rate(bytes, elapsed)
-        );
-    }
-    status
+    let nanoseconds = start.elapsed().as_nanos() as u64;
+    let done = Done {
+        bytes,
+        blocks,
+        nanoseconds,
+    };
+    Ok((done, status))
 }

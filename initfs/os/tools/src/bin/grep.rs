@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
-use tools::regex::{self, Options, Syntax};
+use tools::regex::{self, Options, Regex, Syntax};
 
 runtime::main!(main);
 
@@ -56,72 +56,87 @@ fn main() -> i32 {
         expressions.extend(text.split('\n'));
         paths = rest;
     }
-    let regex = match regex::parse_any(&expressions, options) {
-        Ok(regex) => regex,
+    match regex::parse_any(&expressions, options) {
+        Ok(regex) => search(paths, &regex, &show),
         Err(wrong) => {
             runtime::eprintln!("grep: {wrong}");
-            return 2;
+            2
         }
-    };
-    let mut found = false;
+    }
+}
+
+/// Searches all files, standard input if there are none. Returns the exit status.
+fn search(paths: &[String], regex: &Regex, show: &Output) -> i32 {
     let several = paths.len() > 1 && !show.no_names;
-    let one = [String::from("-")];
-    let mut status = 0;
-    for path in if paths.is_empty() { &one } else { paths } {
-        let prefix = if several {
-            format!("{path}:")
-        } else {
-            String::new()
+    let input = [String::from("-")];
+    let (mut found, mut has_failed) = (false, false);
+    for path in if paths.is_empty() { &input } else { paths } {
+        let prefix = match several {
+            true => format!("{path}:"),
+            false => String::new(),
         };
-        let (mut matches, mut number) = (0u64, 0u64);
-        let result = io::for_each_line("grep", core::slice::from_ref(path), |line, out| {
-            number += 1;
-            let text = String::from_utf8_lossy(line);
-            if regex.is_match(&text) == show.invert {
-                return Ok(());
-            }
-            matches += 1;
-            if show.quiet || show.names_only {
-                return Err(CopyError::Enough);
-            }
-            if show.count_only {
-                return Ok(());
-            }
-            let mut put = |part: &[u8]| {
-                out.extend_from_slice(prefix.as_bytes());
-                if show.numbers {
-                    out.extend_from_slice(format!("{number}:").as_bytes());
-                }
-                out.extend_from_slice(part);
-                out.push(b'\n');
-            };
-            if show.matches_only {
-                let parts = regex.find_iter(&text).map(|found| found.as_str());
-                parts
-                    .filter(|part| !part.is_empty())
-                    .for_each(|part| put(part.as_bytes()));
-            } else {
-                put(line);
-            }
-            Ok(())
-        });
-        status = status.max(result);
+        let (matches, status) = search_file(path, &prefix, regex, show);
         found |= matches > 0;
-        let summary = if show.quiet {
-            String::new()
-        } else if show.names_only && matches > 0 {
-            format!("{path}\n")
-        } else if show.count_only && !show.names_only {
-            format!("{prefix}{matches}\n")
-        } else {
-            String::new()
-        };
-        if let Err(error) = io::output(summary.as_bytes()) {
+        has_failed |= status != 0;
+        if let Err(error) = io::output(show.summary(path, &prefix, matches).as_bytes()) {
             return io::output_failed("grep", error);
         }
     }
-    match status {
-        0 => i32::from(!found),
-        _ => 2,
+    match has_failed {
+        true => 2,
+        false => i32::from(!found),
+    }
+}
+
+/// Prints the lines of a file that match. Returns their number, and a status that is not 0 if the
+/// file cannot be read.
+fn search_file(path: &String, prefix: &str, regex: &Regex, show: &Output) -> (u64, i32) {
+    let (mut matches, mut number) = (0, 0u64);
+    let status = io::for_each_line("grep", core::slice::from_ref(path), |line, out| {
+        number += 1;
+        let text = String::from_utf8_lossy(line);
+        if regex.is_match(&text) == show.invert {
+            return Ok(());
+        }
+        matches += 1;
+        if show.quiet || show.names_only {
+            return Err(CopyError::Enough);
+        }
+        if show.count_only {
+            return Ok(());
+        }
+        let mut put = |part: &[u8]| {
+            out.extend_from_slice(prefix.as_bytes());
+            if show.numbers {
+                out.extend_from_slice(format!("{number}:").as_bytes());
+            }
+            out.extend_from_slice(part);
+            out.push(b'\n');
+        };
+        if show.matches_only {
+            let parts = regex.find_iter(&text).map(|found| found.as_str());
+            parts
+                .filter(|part| !part.is_empty())
+                .for_each(|part| put(part.as_bytes()));
+        } else {
+            put(line);
+        }
+        Ok(())
+    });
+    (matches, status)
+}
+
+impl Output {
+    /// The line that a file gets in place of its matches, if it gets one.
+    fn summary(&self, path: &str, prefix: &str, matches: u64) -> String {
+        if self.quiet {
+            String::new()
+        } else if self.names_only && matches > 0 {
+            format!("{path}\n")
+        } else if self.count_only && !self.names_only {
+            format!("{prefix}{matches}\n")
+        } else {
+            String::new()
+        }
     }
 }
