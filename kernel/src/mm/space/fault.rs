@@ -2,10 +2,12 @@
 //! spaces.
 
 use alloc::sync::Arc;
+use core::ops::Range;
 
 use ::syscall::error::{EFAULT, ENOMEM, Error, Result};
 use x86_64::structures::paging::PageTableFlags;
 
+use super::backing::SharedPages;
 use super::{AddrSpace, Backing, Cache, Inner, Lents, Prot};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::paging::{self, COUNTED, Entry};
@@ -96,6 +98,59 @@ impl Inner {
             self.enter(addr, entry)?;
         }
         Ok(entry)
+    }
+
+    /// Makes the page at `addr` present, which is the page at `offset` of shared memory.
+    fn shared_page(
+        &mut self,
+        addr: usize,
+        prot: Prot,
+        pages: &SharedPages,
+        offset: usize,
+    ) -> Result<Entry> {
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        let old = self.table.get(addr);
+        if old.is_present() {
+            return Ok(Entry::new(old.phys(), flags));
+        }
+        let mut pages = pages.lock();
+        let frame = match pages.get(&offset) {
+            Some(frame) => frame.clone(),
+            None => {
+                let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+                pages.insert(offset, frame.clone());
+                frame
+            }
+        };
+        let entry = Entry::new(frame.into_phys(), flags);
+        self.enter(addr, entry)?;
+        Ok(entry)
+    }
+
+    /// Makes the page at `addr` present, which is device memory: the area `area` begins at the
+    /// physical address `phys`.
+    fn device_page(
+        &mut self,
+        addr: usize,
+        area: Range<usize>,
+        phys: usize,
+        flags: PageTableFlags,
+    ) -> Result<Entry> {
+        let entry = |at| Entry::new(phys + (at - area.start), flags);
+        if self.table.get(addr) == entry(addr) {
+            return Ok(entry(addr));
+        }
+        self.enter(addr, entry(addr))?;
+        // One fault enters all pages of the same page table: entries cost nothing, and a program
+        // that uses one page of a large device uses others.
+        let first = (addr & !(TABLE_BYTES - 1)).max(area.start);
+        let last = (addr | (TABLE_BYTES - 1)).min(area.end - 1);
+        for at in (first..=last).step_by(PAGE_SIZE) {
+            if !self.table.get(at).is_present() {
+                self.enter(at, entry(at))?;
+            }
+        }
+        Ok(entry(addr))
     }
 }
 
@@ -250,48 +305,19 @@ impl AddrSpace {
             area.backing.lend_to(lents);
         }
         let entry = inner.table.get(addr);
-        let flags = |cache| paging::user_flags(prot, cache);
         let entry = match &area.backing {
             Backing::Private => {
                 let own = lend || need.contains(Prot::WRITE);
                 inner.private_page(addr, prot, own, lend)?
             }
             Backing::Shared { pages, first } => {
-                if entry.is_present() {
-                    Entry::new(entry.phys(), flags(Cache::WriteBack) | COUNTED)
-                } else {
-                    let pages = pages.clone();
-                    let offset = first + (addr - base);
-                    let mut pages = pages.lock();
-                    let frame = match pages.get(&offset) {
-                        Some(frame) => frame.clone(),
-                        None => {
-                            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
-                            pages.insert(offset, frame.clone());
-                            frame
-                        }
-                    };
-                    let entry = Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
-                    inner.enter(addr, entry)?;
-                    entry
-                }
+                let (pages, offset) = (pages.clone(), first + (addr - base));
+                inner.shared_page(addr, prot, &pages, offset)?
             }
             Backing::Physical { phys, cache } => {
-                let (phys, flags, end) = (*phys, flags(*cache), base + area.len);
-                let found = Entry::new(phys + (addr - base), flags);
-                if entry != found {
-                    inner.enter(addr, found)?;
-                    // One fault enters all pages of the same page table: entries cost nothing, and
-                    // a program that uses one page of a large device uses others.
-                    let first = (addr & !(TABLE_BYTES - 1)).max(base);
-                    let last = (addr | (TABLE_BYTES - 1)).min(end - 1);
-                    for at in (first..=last).step_by(PAGE_SIZE) {
-                        if !inner.table.get(at).is_present() {
-                            inner.enter(at, Entry::new(phys + (at - base), flags))?;
-                        }
-                    }
-                }
-                found
+                let (phys, flags) = (*phys, paging::user_flags(prot, *cache));
+                let range = base..base + area.len;
+                inner.device_page(addr, range, phys, flags)?
             }
             Backing::Contiguous | Backing::Scheme(_) | Backing::Frames => {
                 // Entered when mapped.
