@@ -30,7 +30,7 @@ runtime::main!(main);
 
 fn main() -> i32 {
     let Some(suite) = Suite::new() else {
-        runtime::boot::halt("no console for the ABI test")
+        runtime::power::halt("no console for the ABI test")
     };
     files::run(&suite);
     memory::run(&suite);
@@ -42,5 +42,5 @@ fn main() -> i32 {
     surface::run(&suite);
     fuzz::run(&suite);
     suite.finish();
-    runtime::boot::halt("the ABI test has ended")
+    runtime::power::halt("the ABI test has ended")
 }

@@ -41,7 +41,7 @@ impl Suite {
     /// there is no way to print anything either.
     pub fn new() -> Option<Suite> {
         let mut roots = [None; 32];
-        for root in runtime::boot::roots() {
+        for root in runtime::first::roots() {
             if let Some(entry) = roots.get_mut(usize::from(root.id)) {
                 *entry = Some(root.fd);
             }
@@ -50,7 +50,7 @@ impl Suite {
         sys::openat(roots[scheme_id::DEBUG]?, "", syscall::O_RDWR, console).ok()?;
         Some(Suite {
             roots,
-            capability: runtime::boot::scheme_creation_capability(),
+            capability: runtime::first::scheme_creation_capability(),
             console,
             next_slot: Cell::new(100),
             passed: Cell::new(0),

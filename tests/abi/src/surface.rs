@@ -29,7 +29,7 @@ pub fn run(suite: &Suite) {
 
 fn start(suite: &Suite) {
     suite.check("metadata: every root once, with a descriptor", |_| {
-        let roots = runtime::boot::roots();
+        let roots = runtime::first::roots();
         let ids: BTreeSet<u8> = roots.iter().map(|root| root.id).collect();
         let fds: BTreeSet<usize> = roots.iter().map(|root| root.fd).collect();
         expect("numbers", ids.len(), roots.len())?;
@@ -37,7 +37,7 @@ fn start(suite: &Suite) {
         for id in [DEBUG, EVENT, MEMORY, PIPE, IRQ, TIME, SYS, PROC, ACPI] {
             hold(&format!("scheme {id}"), ids.contains(&(id as u8)))?;
         }
-        let capability = runtime::boot::scheme_creation_capability();
+        let capability = runtime::first::scheme_creation_capability();
         hold("the right to create schemes", !fds.contains(&capability))
     });
 }

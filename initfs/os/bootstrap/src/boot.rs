@@ -10,7 +10,7 @@ use libredox::Fd;
 use redox_scheme::Socket;
 use runtime::boot::{self, Attributes, KernelContext};
 use runtime::spawn::{self, Launch};
-use runtime::{Result, abi, elf, fd, path, state};
+use runtime::{Result, abi, elf, fd, first, path, state};
 use scheme::SchemeLoop;
 use syscall::data::GlobalSchemes;
 use syscall::flag::{O_DIRECTORY, O_RDWR};
@@ -52,7 +52,7 @@ fn run() -> Result<(), (&'static str, syscall::error::Error)> {
 
     // The socket belongs to the thread that makes it, so this one makes it: it will answer the
     // requests.
-    let socket = Socket::create_inner(boot::scheme_creation_capability(), false)
+    let socket = Socket::create_inner(first::scheme_creation_capability(), false)
         .map(Rc::new)
         .step("create the scheme initfs")?;
     let init = image
@@ -71,7 +71,7 @@ fn run() -> Result<(), (&'static str, syscall::error::Error)> {
 /// Makes a pipe: the end to read from and the end to write to.
 fn pipe() -> Result<(Fd, Fd)> {
     let read = Fd::new(fd::openat_upper(
-        boot::root(GlobalSchemes::Pipe)?,
+        first::root(GlobalSchemes::Pipe)?,
         b"",
         O_RDWR,
         0,
@@ -93,13 +93,13 @@ const FIRST_FD: usize = 3;
 
 /// Starts a daemon and returns the descriptor that it sends when it is ready.
 fn start_daemon(image: &Image<'_>, mut daemon: Daemon<'_>) -> Result<usize> {
-    let proc = boot::root(GlobalSchemes::Proc)?;
+    let proc = first::root(GlobalSchemes::Proc)?;
     let program = image.file(&format!("bin/{}", daemon.name))?;
     let (read, write) = pipe()?;
     let notify = FIRST_FD + daemon.fds.len();
     daemon.fds.push((notify, write.raw()));
     daemon.env.push(format!("INIT_NOTIFY={notify}"));
-    let debug = boot::debug_fd();
+    let debug = first::debug_fd();
     if debug != runtime::sys::NO_FD {
         daemon.fds.extend((0..3).map(|number| (number, debug)));
     }
@@ -136,7 +136,7 @@ fn start_daemon(image: &Image<'_>, mut daemon: Daemon<'_>) -> Result<usize> {
 fn start_namespace_manager(image: &Image<'_>) -> Result<usize> {
     let mut roots = Vec::new();
     let mut fds = Vec::new();
-    for root in boot::roots() {
+    for root in first::roots() {
         let Some(name) = root.name() else { continue };
         // Some kernels list schemes that the machine does not have.
         let usable = fd::openat_upper(root.fd, b"", O_DIRECTORY, 0);
@@ -152,7 +152,7 @@ fn start_namespace_manager(image: &Image<'_>) -> Result<usize> {
         fds.push((number, root.fd));
     }
     let capability = FIRST_FD + fds.len();
-    fds.push((capability, boot::scheme_creation_capability()));
+    fds.push((capability, first::scheme_creation_capability()));
     start_daemon(
         image,
         Daemon {
@@ -175,7 +175,7 @@ fn start_process_manager(image: &Image<'_>) -> Result<usize> {
         Daemon {
             name: "procmgr",
             env: alloc::vec![format!("KERNEL_PROC={FIRST_FD}")],
-            fds: alloc::vec![(FIRST_FD, boot::root(GlobalSchemes::Proc)?)],
+            fds: alloc::vec![(FIRST_FD, first::root(GlobalSchemes::Proc)?)],
             namespace: Some(state::namespace_fd()),
         },
     )
@@ -183,13 +183,13 @@ fn start_process_manager(image: &Image<'_>) -> Result<usize> {
 
 /// Starts init as process 1.
 fn start_init(program: &[u8]) -> Result<()> {
-    let proc = boot::root(GlobalSchemes::Proc)?;
+    let proc = first::root(GlobalSchemes::Proc)?;
     let process = Fd::new(path::open_upper("/scheme/proc/init", O_RDWR)?);
     let context = KernelContext::new(proc)?;
     fd::send_fd(process.raw(), context.thread.raw(), true, &[])?;
     drop(context);
     let thread = Fd::new(fd::dup_upper(process.raw(), b"thread-0")?);
-    let debug = boot::debug_fd();
+    let debug = first::debug_fd();
     let fds = match debug {
         runtime::sys::NO_FD => Vec::new(),
         _ => (0..3).map(|number| (number, debug)).collect(),

@@ -1,24 +1,20 @@
 //! Starts the first program of all, which the kernel enters inside the boot image.
 //!
 //! That program (crate `bootstrap`) has no loader: no stack, no arguments, and no descriptors
-//! except the roots of the kernel's schemes, which a metadata page at the end of user memory
-//! lists. This module gives it a stack, finds the roots, and makes the kernel's own process scheme
-//! usable. It relies on nothing that differs between kernels: no register contents, numbers, or
-//! mapping addresses.
+//! except the roots of the kernel's schemes ([`first`]). This module gives it a stack and the
+//! rights of its parts, and makes the kernel's own process scheme usable. It relies on nothing
+//! that differs between kernels: no register contents, numbers, or mapping addresses.
 
 use alloc::format;
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use libredox::Fd;
 use syscall::PAGE_SIZE;
 use syscall::data::{GlobalSchemes, ProcSchemeAttrs};
-use syscall::error::{EINVAL, ENODEV, Error, Result};
-use syscall::flag::{MapFlags, O_RDWR};
+use syscall::error::{EINVAL, Error, Result};
+use syscall::flag::MapFlags;
 
-use crate::sync::Mutex;
 use crate::sys::NO_FD;
-use crate::{env, fd, fdtable, io, start, state, sys, time};
+use crate::{env, fd, first, power, start, state, sys};
 
 /// Stack of the first program, in bytes; it lies within the image.
 const STACK_SIZE: usize = 64 * 1024;
@@ -67,62 +63,21 @@ static mut STACK: Stack = Stack {
 const IMAGE: usize = 0x1000;
 /// Address of the program in the image, behind the header's page.
 const PROGRAM: usize = 0x2000;
-/// End of user memory; the metadata pages end there.
-const USER_END: usize = 1 << 47;
-
-/// The debug port, once it is open.
-static DEBUG: AtomicUsize = AtomicUsize::new(NO_FD);
-static ROOTS: Mutex<Vec<Root>> = Mutex::new(Vec::new());
-static CAPABILITY: AtomicUsize = AtomicUsize::new(NO_FD);
-static BOOTED: AtomicUsize = AtomicUsize::new(0);
-
-/// Root of a kernel scheme.
-#[derive(Clone, Copy, Debug)]
-pub struct Root {
-    /// The kernel's fixed number of the scheme.
-    pub id: u8,
-    /// Descriptor of its root. Opening below it may fail with ENODEV if the machine has no such
-    /// device.
-    pub fd: usize,
-}
-
-impl Root {
-    /// The name of the scheme for programs; `None` for numbers unknown here.
-    pub fn name(&self) -> Option<&'static str> {
-        Some(match GlobalSchemes::try_from_raw(self.id)? {
-            GlobalSchemes::Debug => "debug",
-            GlobalSchemes::Event => "event",
-            GlobalSchemes::Memory => "memory",
-            GlobalSchemes::Pipe => "pipe",
-            GlobalSchemes::Serio => "serio",
-            GlobalSchemes::Irq => "irq",
-            GlobalSchemes::Time => "time",
-            GlobalSchemes::Sys => "sys",
-            GlobalSchemes::Proc => "kernel.proc",
-            GlobalSchemes::Acpi => "kernel.acpi",
-            GlobalSchemes::Dtb => "kernel.dtb",
-        })
-    }
-}
 
 /// First Rust code of the first program; the arguments are the end addresses of its parts.
 unsafe extern "C" fn boot(text_end: usize, constants_end: usize, end: usize) -> ! {
-    BOOTED.store(1, Ordering::Relaxed);
-    read_metadata();
+    first::read_metadata();
     if let Err(error) = protect(text_end, constants_end, end) {
-        halt(&format!("cannot give the boot image its rights: {error}"));
+        power::halt(&format!("cannot give the boot image its rights: {error}"));
     }
     env::set_args(alloc::vec!["bootstrap".into()]);
-    if let Ok(debug) = root(GlobalSchemes::Debug)
-        && let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0)
-    {
-        DEBUG.store(debug, Ordering::Relaxed);
-    }
-    if let Ok(thread) = root(GlobalSchemes::Proc).and_then(|p| fd::dup_upper(p, b"cur-context")) {
+    first::open_debug();
+    let process_root = first::root(GlobalSchemes::Proc);
+    if let Ok(thread) = process_root.and_then(|root| fd::dup_upper(root, b"cur-context")) {
         state::set_fds(NO_FD, thread, NO_FD, NO_FD);
     }
     start::run_main();
-    halt("bootstrap ended, which it must not")
+    power::halt("bootstrap ended, which it must not")
 }
 
 /// Restricts the access rights of the image's parts. The kernel does not know the parts, and maps
@@ -150,64 +105,10 @@ fn protect(text_end: usize, constants_end: usize, end: usize) -> Result<()> {
     Ok(())
 }
 
-/// Reads the list of roots and the capability to create schemes.
-fn read_metadata() {
-    let mut next = (USER_END - syscall::KERNEL_METADATA_SIZE) as *const u64;
-    let mut word = || {
-        // SAFETY: the kernel maps four readable pages here before it starts the first program; the
-        // list of at most 128 roots below is shorter.
-        let value = unsafe { next.read_volatile() };
-        next = next.wrapping_add(1);
-        value
-    };
-    let count = word().min(128);
-    let mut roots = ROOTS.lock();
-    for _ in 0..count {
-        // Only the low byte is the number; the kernel does not set the others.
-        let id = word() as u8;
-        let fd = word() as usize;
-        let _ = fdtable::mark(fd);
-        roots.push(Root { id, fd });
-    }
-    let capability = word() as usize;
-    let _ = fdtable::mark(capability);
-    CAPABILITY.store(capability, Ordering::Relaxed);
-}
-
-/// All roots.
-pub fn roots() -> Vec<Root> {
-    ROOTS.lock().clone()
-}
-
-/// The root of one scheme; ENODEV if the kernel has not passed it.
-pub fn root(scheme: GlobalSchemes) -> Result<usize> {
-    let roots = ROOTS.lock();
-    roots
-        .iter()
-        .find(|root| root.id == scheme as u8)
-        .map(|root| root.fd)
-        .ok_or(Error::new(ENODEV))
-}
-
-/// The capability to create schemes.
-pub fn scheme_creation_capability() -> usize {
-    CAPABILITY.load(Ordering::Relaxed)
-}
-
-/// Whether this process is the first program.
-pub fn is_first() -> bool {
-    BOOTED.load(Ordering::Relaxed) != 0
-}
-
-/// The debug port of the first program; `NO_FD` in others.
-pub fn debug_fd() -> usize {
-    DEBUG.load(Ordering::Relaxed)
-}
-
 /// The boot image, header included, with the size that its header gives; EINVAL if there is none.
 pub fn image() -> Result<&'static [u8]> {
     const HEADER: usize = 44;
-    if !is_first() {
+    if !first::is_first() {
         return Err(Error::new(EINVAL));
     }
     // SAFETY: the first program runs inside this image, which the kernel mapped as a whole; the
@@ -281,18 +182,4 @@ pub fn set_attributes(thread: usize, proc: usize, attributes: &Attributes<'_>) -
         debug_name,
     };
     fd::write(handle.raw(), &record).map(|_| ())
-}
-
-/// Stops the machine after printing why: when the first program ends, it would stay idle for ever.
-pub fn halt(reason: &str) -> ! {
-    io::emergency(&format!("bootstrap: {reason}; stopping the machine\n"));
-    if let Ok(sys) = root(GlobalSchemes::Sys)
-        && let Ok(stop) = fd::openat_upper(sys, b"kstop", O_RDWR, 0)
-    {
-        let _ = fd::write(stop, b"shutdown");
-    }
-    loop {
-        time::sleep(time::Duration::from_secs(3600));
-        sys::yield_now();
-    }
 }

@@ -168,7 +168,7 @@ pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
 #[cfg(not(feature = "std"))]
 pub fn emergency(text: &str) {
     let bytes = text.as_bytes();
-    let direct = crate::boot::debug_fd();
+    let direct = crate::first::debug_fd();
     if direct != crate::sys::NO_FD && write_all(direct, bytes).is_ok() {
         return;
     }

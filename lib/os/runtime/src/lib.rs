@@ -44,11 +44,15 @@ pub mod fd;
 #[cfg(not(feature = "std"))]
 mod fdtable;
 #[cfg(not(feature = "std"))]
+pub mod first;
+#[cfg(not(feature = "std"))]
 mod heap;
 #[cfg(not(feature = "std"))]
 mod panicking;
 #[cfg(not(feature = "std"))]
 pub mod path;
+#[cfg(not(feature = "std"))]
+pub mod power;
 #[cfg(all(feature = "probe", not(feature = "std")))]
 pub mod probe;
 #[cfg(not(feature = "std"))]

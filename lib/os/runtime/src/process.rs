@@ -23,13 +23,13 @@ pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};
 use crate::spawn::{self, Launch, ProgramFile};
-use crate::{env, fd, fs, path, state, sys};
+use crate::{env, fd, first, fs, path, power, state, sys};
 
 /// Ends the process with the low 8 bits of `status`.
 pub fn exit(status: i32) -> ! {
     leave(status);
-    if crate::boot::is_first() {
-        crate::boot::halt("the first program failed");
+    if first::is_first() {
+        power::halt("the first program failed");
     }
     // Below the process manager the thread handle is the kernel's own: kill through it.
     loop {
