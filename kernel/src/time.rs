@@ -12,7 +12,7 @@ pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
 use spin::{Mutex, Once};
 
-use crate::arch::{apic, cpu, irq, pit, rtc, smp};
+use crate::arch::{apic, cpu, irq, pit, rtc, smp, vector};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -72,7 +72,7 @@ pub fn init(tick: fn(u64)) {
         rtc::seconds().saturating_mul(NS_PER_SECOND),
         Ordering::Relaxed,
     );
-    irq::register(irq::TIMER, |_| interrupt());
+    irq::register(vector::TIMER, |_| interrupt());
     apic::timer_interrupts();
     log::info!(
         "clock: TSC {} MHz, timer {} kHz",

@@ -23,9 +23,6 @@ pub struct Layers {
     /// For each crate's directory its folders, lowest first. Folders in one string, separated by
     /// blanks, do not use each other.
     folders: BTreeMap<String, Vec<String>>,
-    /// For each folder with sources the circles of its modules that are known and accepted. A
-    /// circle is the names of its modules, in alphabetical order.
-    circles: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,54 +111,9 @@ impl Layers {
                     continue;
                 };
                 let is_upward = layer(module).is_some_and(|other| other >= place);
-                if is_upward && !self.are_in_circle(directory, own, module) {
+                if is_upward {
                     let what = format!("'{own}' must not use '{module}', which is not below it");
                     complain(*line, format!("{what} ({FILE})"));
-                }
-            }
-        }
-        wrong
-    }
-
-    /// Whether two modules at a crate's root are in one circle that the file names.
-    fn are_in_circle(&self, directory: &str, one: &str, other: &str) -> bool {
-        let circles = self.circles.get(&format!("{directory}/src"));
-        circles.into_iter().flatten().any(|circle| {
-            let has = |name: &str| circle.split(' ').any(|known| known == name);
-            has(one) && has(other)
-        })
-    }
-
-    /// The wrong circles of a crate's modules: those that the file does not name, and those in the
-    /// file that do not exist.
-    fn check_circles(&self, directory: &str, found: &[Circle]) -> Vec<(String, usize, String)> {
-        let mut wrong = Vec::new();
-        let place = |circle: &Circle| format!("{directory}/src/{}", circle.folder);
-        let known = |folder: &str| self.circles.get(folder).into_iter().flatten();
-        for circle in found {
-            let folder = place(circle);
-            let modules = circle.modules.join(" ");
-            if known(folder.trim_end_matches('/')).any(|known| *known == modules) {
-                continue;
-            }
-            for (path, line, from, to) in &circle.arrows {
-                let what = format!("'{from}' uses '{to}' within the circle {modules}");
-                wrong.push((format!("{directory}/src/{path}"), *line, what));
-            }
-        }
-        let own = |folder: &&String| {
-            let rest = folder.strip_prefix(directory);
-            rest.is_some_and(|rest| rest == "/src" || rest.starts_with("/src/"))
-        };
-        for folder in self.circles.keys().filter(own) {
-            for modules in known(folder) {
-                let is_there = |circle: &Circle| {
-                    place(circle).trim_end_matches('/') == folder
-                        && circle.modules.join(" ") == *modules
-                };
-                if !found.iter().any(is_there) {
-                    let what = format!("there is no circle '{modules}' in {folder} any more");
-                    wrong.push((FILE.to_string(), 1, what));
                 }
             }
         }
@@ -305,12 +257,25 @@ pub fn complaints(root: &Path) -> Result<Vec<(String, usize, String)>> {
         if is_test_crate(&directory) {
             continue;
         }
-        found.extend(layers.check_circles(&directory, &sources.circles()));
+        found.extend(circular(&directory, &sources.circles()));
         if !layers.folders.contains_key(&directory) {
             found.extend(needs_order(&directory, &sources));
         }
     }
     Ok(found)
+}
+
+/// The imports of a crate that belong to circles of its modules.
+fn circular(directory: &str, circles: &[Circle]) -> Vec<(String, usize, String)> {
+    let mut wrong = Vec::new();
+    for circle in circles {
+        let modules = circle.modules.join(" ");
+        for (path, line, from, to) in &circle.arrows {
+            let what = format!("'{from}' uses '{to}' within the circle {modules}");
+            wrong.push((format!("{directory}/src/{path}"), *line, what));
+        }
+    }
+    wrong
 }
 
 #[cfg(test)]
@@ -327,10 +292,7 @@ name = "high"
 crates = ["engine"]
 uses = ["low"]
 [folders]
-"lib/engine" = ["base", "tick tock call window", "rma", "flow"]
-[circles]
-"lib/engine/src" = ["tick tock"]
-"lib/engine/src/rma" = ["job mark"]
+"lib/engine" = ["base", "call window", "rma", "flow"]
 "#;
 
     const ROOT: &str = "//! Root.\nmod base;\npub use flow::rma::{Rma, Marks as Fences};\n";
@@ -413,9 +375,6 @@ uses = ["low"]
             lines("lib/engine/src/lib.rs", "use crate::flow::X;\n"),
             NONE
         );
-        // Modules in a known circle.
-        assert_eq!(lines("lib/engine/src/tick.rs", "use crate::tock;\n"), NONE);
-        assert_eq!(lines("lib/engine/src/tick.rs", "use crate::call;\n"), [1]);
         let test = "fn f() {}\n#[cfg(test)]\nmod tests {\n    use crate::flow::X;\n}\n";
         assert_eq!(lines(rma, test), NONE);
         assert_eq!(
@@ -425,45 +384,37 @@ uses = ["low"]
     }
 
     #[test]
-    fn a_circle_is_found_unless_it_is_known() {
-        let layers = layers();
+    fn a_circle_is_found() {
         let check = |files: &[(&str, &str)]| {
             let files = files
                 .iter()
                 .map(|(path, text)| (path.to_string(), text.to_string()));
-            let found = layers.check_circles("lib/engine", &Sources(files.collect()).circles());
+            let found = circular("lib/engine", &Sources(files.collect()).circles());
             found
                 .into_iter()
                 .map(|(path, line, _)| format!("{path}:{line}"))
-                .collect::<Vec<_>>()
+                .collect::<BTreeSet<_>>()
         };
-        let known = [
-            ("tick.rs", "use crate::tock;\n"),
-            ("tock.rs", "use crate::tick;\n"),
+        let one_way = [
+            ("base.rs", "\n"),
+            ("flow/mod.rs", "use crate::base::Table;\n"),
             ("rma/job.rs", "use super::mark::Mark;\n"),
+            ("rma/mark.rs", "\n"),
+        ];
+        assert_eq!(check(&one_way), BTreeSet::new());
+        let circles = [
+            ("base.rs", "\nuse crate::flow;\n"),
+            one_way[1],
+            one_way[2],
             ("rma/mark.rs", "use super::job::Job;\n"),
         ];
-        assert_eq!(check(&known), [""; 0]);
-        // Circles that do not exist any more must not be named.
-        assert_eq!(check(&known[..2]), [format!("{FILE}:1")]);
-        assert_eq!(check(&[]).len(), 2);
-        let other = [
-            ("base.rs", "\nuse crate::flow;\n"),
-            ("flow/mod.rs", "use crate::base::Table;\n"),
+        let found = [
+            "lib/engine/src/base.rs:2",
+            "lib/engine/src/flow/mod.rs:1",
+            "lib/engine/src/rma/job.rs:1",
+            "lib/engine/src/rma/mark.rs:1",
         ];
-        assert_eq!(
-            check(&[&known[..], &other[..]].concat()),
-            ["lib/engine/src/base.rs:2", "lib/engine/src/flow/mod.rs:1"]
-        );
-        // A third module makes it another circle.
-        let longer = [
-            known[0],
-            known[1],
-            known[2],
-            ("rma/mark.rs", "use super::{job::Job, pump};\n"),
-            ("rma/pump.rs", "use crate::rma::job::Job;\n"),
-        ];
-        assert_eq!(check(&longer).len(), 5);
+        assert_eq!(check(&circles), found.map(String::from).into());
     }
 
     #[test]

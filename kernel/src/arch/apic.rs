@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use spin::Mutex;
 use x86_64::registers::model_specific::Msr;
 
-use super::{cpu, irq, port};
+use super::{cpu, port, vector};
 use crate::mm::{frame, phys};
 
 const IA32_APIC_BASE: u32 = 0x1B;
@@ -120,7 +120,7 @@ fn enable(lint1: u32) {
     write(REG_TIMER_DIVIDE, DIVIDE_BY_16);
     write(
         REG_SPURIOUS,
-        APIC_ENABLE | u32::from(irq::SPURIOUS + irq::FIRST_VECTOR),
+        APIC_ENABLE | u32::from(vector::SPURIOUS + vector::FIRST_VECTOR),
     );
 }
 
@@ -214,7 +214,10 @@ pub fn end_of_interrupt() {
 /// Prepares this processor's timer for [`timer_once`]: stopped, with an interrupt at its end.
 pub fn timer_interrupts() {
     write(REG_TIMER_INITIAL, 0);
-    write(REG_LVT_TIMER, u32::from(irq::TIMER + irq::FIRST_VECTOR));
+    write(
+        REG_LVT_TIMER,
+        u32::from(vector::TIMER + vector::FIRST_VECTOR),
+    );
 }
 
 /// Has the timer interrupt once after `ticks` (0 stops it). It is a single store, because in a
@@ -323,7 +326,7 @@ pub fn default_wiring() {
 
 /// Adds an IO-APIC, all its inputs masked. The address is the firmware's, and may be wrong.
 pub fn add_io_apic(address: usize, first: u32) {
-    // Beyond so many inputs no number of an input is left for it.
+    // The numbers of its inputs, of which there may be `MAX_INPUTS`, must not wrap.
     let usable = phys::is_mapped(address, IO_APIC_BYTES) && address.is_multiple_of(0x10);
     if !usable || first.checked_add(MAX_INPUTS).is_none() {
         log::error!("IO-APIC at {address:#x}, first input {first}, is out of reach and not used");
@@ -382,7 +385,7 @@ pub fn set_masked(line: u8, masked: bool) {
         .find(|c| input >= c.first && input - c.first < c.inputs);
     let Some(controller) = holder else { return };
     let register = REDIRECTION + 2 * (input - controller.first);
-    let mut low = u32::from(line + irq::FIRST_VECTOR);
+    let mut low = u32::from(line + vector::FIRST_VECTOR);
     if masked {
         low |= REDIRECT_MASKED;
     }

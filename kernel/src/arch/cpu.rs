@@ -15,8 +15,7 @@ use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
 use x86_64::instructions::tables::load_tss;
 use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
-use x86_64::registers::model_specific::{GsBase, KernelGsBase, LStar, Msr, SFMask};
-use x86_64::registers::rflags::RFlags;
+use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 use x86_64::structures::DescriptorTablePointer;
 use x86_64::structures::gdt::{
     Descriptor, DescriptorFlags, GlobalDescriptorTable, SegmentSelector,
@@ -208,22 +207,6 @@ pub(super) unsafe fn load(block: *mut Block) {
         Efer::update(|efer| {
             efer.insert(EferFlags::NO_EXECUTE_ENABLE | EferFlags::SYSTEM_CALL_EXTENSIONS);
         });
-        // SYSCALL: kernel code 0x08; SYSRET: base 0x18, so stack 0x23 and code 0x2B.
-        Msr::new(0xC000_0081).write(0x08 << 32 | 0x18 << 48);
-        LStar::write(VirtAddr::new(super::entry::syscall_address()));
-        SFMask::write(
-            RFlags::INTERRUPT_FLAG
-                | RFlags::DIRECTION_FLAG
-                | RFlags::TRAP_FLAG
-                | RFlags::ALIGNMENT_CHECK
-                | RFlags::NESTED_TASK
-                | RFlags::CARRY_FLAG
-                | RFlags::PARITY_FLAG
-                | RFlags::AUXILIARY_CARRY_FLAG
-                | RFlags::ZERO_FLAG
-                | RFlags::SIGN_FLAG
-                | RFlags::OVERFLOW_FLAG,
-        );
     }
     crate::mm::paging::init_cpu(features.smep, features.smap);
     if features.smap {
@@ -261,6 +244,19 @@ pub fn index() -> usize {
         );
     }
     index
+}
+
+/// Whether more processors than the boot processor run, or are about to.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Whether more than one processor runs. Code that saves work on a single processor checks this.
+pub fn several() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
+}
+
+/// Makes [`several`] true from now on. Called before any program runs.
+pub(super) fn expect_several() {
+    SEVERAL.store(true, Ordering::Relaxed);
 }
 
 /// Sets the stack on which the kernel is entered from user mode.

@@ -1,70 +1,27 @@
-//! The ways into the kernel and back: interrupt stubs, the SYSCALL entry, the return to user mode,
-//! and the switch between kernel stacks.
+//! The ways into the kernel and back: interrupt stubs, the SYSCALL entry, the return to user mode.
 //!
 //! Every entry from user mode leaves the same `Frame` at the top of the context's kernel stack.
 
 use core::arch::global_asm;
 
 use x86_64::VirtAddr;
+use x86_64::registers::model_specific::{LStar, Msr, SFMask};
+use x86_64::registers::rflags::RFlags;
 use x86_64::structures::idt::InterruptDescriptorTable;
 
-use super::cpu;
-
-/// The registers of the interrupted code, in the order they are pushed.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Frame {
-    pub r15: u64,
-    pub r14: u64,
-    pub r13: u64,
-    pub r12: u64,
-    pub rbp: u64,
-    pub rbx: u64,
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rax: u64,
-    pub rcx: u64,
-    pub rdx: u64,
-    pub rsi: u64,
-    pub rdi: u64,
-    /// Interrupt vector, or `SYSCALL`.
-    pub vector: u64,
-    /// Error code of an exception, otherwise 0.
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
-    pub rsp: u64,
-    pub ss: u64,
-}
-
-/// `Frame::vector` of a system call.
-pub const SYSCALL: u64 = 0x100;
+use super::frame::SYSCALL;
+use super::{cpu, machine};
 
 unsafe extern "C" {
     static interrupt_stubs: [u64; 256];
     fn syscall_entry();
-    /// First instruction of a new kernel stack; see `machine`.
-    pub fn context_start();
-    /// Saves the callee-saved registers, stores the stack pointer at `*save` and continues on
-    /// `next`.
-    ///
-    /// # Safety
-    /// `next` must have been saved by this function or prepared like it, and its stack be mapped.
-    pub fn switch_stacks(save: *mut usize, next: usize);
-}
-
-/// Address of the SYSCALL entry.
-pub fn syscall_address() -> u64 {
-    syscall_entry as *const () as u64
+    fn context_start();
 }
 
 #[unsafe(link_section = ".data.tables")]
 static mut IDT: InterruptDescriptorTable = InterruptDescriptorTable::new();
 
-/// Fills the interrupt descriptor table and loads it.
+/// Fills the interrupt descriptor table and loads it; makes new contexts begin here.
 pub fn init() {
     // SAFETY: once at boot, before another processor runs, interrupts off; nobody else refers to
     // the table, and each stub follows the calling convention of its vector.
@@ -107,13 +64,34 @@ pub fn init() {
         }
     }
     load();
+    machine::init(context_start as *const () as usize);
 }
 
-/// Loads the interrupt descriptor table, which all processors share.
+/// Loads the interrupt descriptor table, which all processors share, and sets this processor's
+/// SYSCALL entry.
 pub fn load() {
     // SAFETY: `init` has filled the table before any other processor was started, and nothing
-    // writes to it afterwards.
-    unsafe { (*core::ptr::addr_of!(IDT)).load() };
+    // writes to it afterwards. The selectors are those that `cpu::load` has set, and every 64-bit
+    // processor has these registers.
+    unsafe {
+        (*core::ptr::addr_of!(IDT)).load();
+        // SYSCALL: kernel code 0x08; SYSRET: base 0x18, so stack 0x23 and code 0x2B.
+        Msr::new(0xC000_0081).write(0x08 << 32 | 0x18 << 48);
+        LStar::write(VirtAddr::new(syscall_entry as *const () as u64));
+        SFMask::write(
+            RFlags::INTERRUPT_FLAG
+                | RFlags::DIRECTION_FLAG
+                | RFlags::TRAP_FLAG
+                | RFlags::ALIGNMENT_CHECK
+                | RFlags::NESTED_TASK
+                | RFlags::CARRY_FLAG
+                | RFlags::PARITY_FLAG
+                | RFlags::AUXILIARY_CARRY_FLAG
+                | RFlags::ZERO_FLAG
+                | RFlags::SIGN_FLAG
+                | RFlags::OVERFLOW_FLAG,
+        );
+    }
 }
 
 global_asm!(
@@ -224,30 +202,12 @@ context_start:
     call {first_run}
     jmp return_to_user
 
-    .global switch_stacks
-switch_stacks:
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
-    mov [rdi], rsp
-    mov rsp, rsi
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    ret
-
     .text
     "#,
     interrupt = sym super::exception::interrupt,
     guarded = sym crate::mm::user::GUARDED,
     system_call = sym super::exception::system_call,
-    first_run = sym super::machine::first_run,
+    first_run = sym super::exception::first_run,
     user_cs = const cpu::USER_CS,
     user_ss = const cpu::USER_SS,
     syscall = const SYSCALL,

@@ -1,71 +1,15 @@
 //! The step after the entry code, which has saved the registers: dispatches interrupts, and calls
 //! the handlers of the higher layers for system calls and exceptions.
 
-use spin::Once;
 use x86_64::registers::control::Cr2;
-use x86_64::registers::rflags::RFlags;
 
-use super::entry::Frame;
-use super::{apic, cpu, irq, smp};
+use super::frame::Frame;
+use super::handlers::{DOUBLE_FAULT, Exception, GENERAL_PROTECTION, NMI, PAGE_FAULT, handlers};
+use super::{apic, cpu, irq, machine, smp};
 use crate::mm::{self, USER_END};
 
-const NMI: u64 = 2;
-const DOUBLE_FAULT: u64 = 8;
-const GENERAL_PROTECTION: u64 = 13;
-/// Vector of a page fault.
-pub const PAGE_FAULT: u64 = 14;
-const MACHINE_CHECK: u64 = 18;
 /// First vector that is not an exception.
 const FIRST_IRQ: u64 = 32;
-
-/// The functions of higher layers that the kernel's entries call, with the lock held and
-/// interrupts off.
-pub struct Handlers {
-    /// Performs a system call, by number and arguments. Returns the new value of rax; `None` when
-    /// the context has new registers.
-    pub system_call: fn(usize, [usize; 6]) -> Option<usize>,
-    /// Handles an exception of the running program. Returns when the program can continue.
-    pub exception: fn(&Exception<'_>),
-    /// Reports an exception of the kernel. Called without the lock or with it.
-    pub kernel_exception: fn(&Exception<'_>) -> !,
-    /// Handles everything that may keep a context from going to user mode.
-    pub before_user_mode: fn(),
-    /// Loads the state of the context that runs here again: this processor had given it up.
-    pub resume: fn(),
-    /// Runs contexts for ever, on a processor that has started.
-    pub run: fn() -> !,
-}
-
-/// An exception and the registers of the interrupted code.
-pub struct Exception<'a> {
-    /// The exception's vector, 0 to 31.
-    pub vector: u64,
-    /// The processor's error code, or 0.
-    pub error: u64,
-    /// The faulting address of a page fault, otherwise 0.
-    pub address: usize,
-    /// The registers.
-    pub frame: &'a Frame,
-}
-
-impl Exception<'_> {
-    /// Whether the frame is not at the place where others look for the context's registers. Then
-    /// the exception is no fault of the context's registers either.
-    pub fn is_on_own_stack(&self) -> bool {
-        matches!(self.vector, NMI | DOUBLE_FAULT | MACHINE_CHECK)
-    }
-}
-
-static HANDLERS: Once<Handlers> = Once::new();
-
-/// Sets the functions that the kernel's entries call. Called once, before the first program.
-pub fn init_handlers(handlers: Handlers) {
-    HANDLERS.call_once(|| handlers);
-}
-
-pub(super) fn handlers() -> &'static Handlers {
-    HANDLERS.get().expect("handlers are set at boot")
-}
 
 /// Called by the entry code for every vector. Interrupts are off.
 ///
@@ -136,9 +80,16 @@ pub extern "C" fn system_call(frame: *mut Frame) {
     smp::leave();
 }
 
+/// A context's first step, called on its own stack by the entry code.
+pub extern "C" fn first_run(frame: *mut Frame) {
+    machine::forget_left();
+    leave(frame);
+    smp::leave();
+}
+
 /// Everything that has to be done before user mode continues, except for giving the lock back.
 /// `frame` is the one on this stack.
-pub fn leave(frame: *mut Frame) {
+fn leave(frame: *mut Frame) {
     (handlers().before_user_mode)();
     // SAFETY: the frame of the context that runs here, which has the lock: nobody writes to it.
     let frame = unsafe { &*frame };
@@ -176,22 +127,6 @@ fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
         (handlers().kernel_exception)(&exception);
     }
     (handlers().exception)(&exception);
-}
-
-/// The flags that a program may set: arithmetic, DF, TF, AC, ID. Interrupts are always on.
-pub fn user_flags(wanted: u64) -> u64 {
-    const FREE: u64 = RFlags::CARRY_FLAG
-        .union(RFlags::PARITY_FLAG)
-        .union(RFlags::AUXILIARY_CARRY_FLAG)
-        .union(RFlags::ZERO_FLAG)
-        .union(RFlags::SIGN_FLAG)
-        .union(RFlags::TRAP_FLAG)
-        .union(RFlags::DIRECTION_FLAG)
-        .union(RFlags::OVERFLOW_FLAG)
-        .union(RFlags::ALIGNMENT_CHECK)
-        .union(RFlags::ID)
-        .bits();
-    wanted & FREE | RFlags::INTERRUPT_FLAG.bits() | 2
 }
 
 /// Turns off all sources of interrupts and stops the other processors, for a panic.

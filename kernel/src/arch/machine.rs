@@ -2,15 +2,16 @@
 //! from one context to the next.
 
 use alloc::sync::Arc;
+use core::arch::global_asm;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::IntRegisters;
 use spin::Mutex;
 
-use super::entry::{Frame, context_start, switch_stacks};
+use super::cpu;
 use super::fpu::{self, FpuState};
-use super::{cpu, leave, smp, user_flags};
+use super::frame::{Frame, user_flags};
 use crate::mm::stack::KernelStack;
 
 /// The flag bits that allow port access in user mode.
@@ -49,8 +50,48 @@ static PROCESSORS: [Mutex<Processor>; cpu::MAX] = [const {
         floating: None,
     })
 }; cpu::MAX];
+/// The address of the code with which a new stack begins; see [`init`].
+static FIRST_STEP: AtomicUsize = AtomicUsize::new(0);
 /// `saved_stack` of the idle loops.
 static IDLE_STACKS: [AtomicUsize; cpu::MAX] = [const { AtomicUsize::new(0) }; cpu::MAX];
+
+unsafe extern "C" {
+    /// Saves the callee-saved registers, stores the stack pointer at `*save` and continues on
+    /// `next`.
+    ///
+    /// # Safety
+    /// `next` must have been saved by this function or prepared like it, and its stack be mapped.
+    fn switch_stacks(save: *mut usize, next: usize);
+}
+
+global_asm!(
+    r#"
+    .text
+    .global switch_stacks
+switch_stacks:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rdi], rsp
+    mov rsp, rsi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+    "#
+);
+
+/// Sets the address of the code with which a new stack begins, before the first context is made.
+/// `rsp` is the address of the context's frame there.
+pub(super) fn init(first_step: usize) {
+    FIRST_STEP.store(first_step, Ordering::Relaxed);
+}
 
 fn processor() -> &'static Mutex<Processor> {
     &PROCESSORS[cpu::index()]
@@ -83,7 +124,7 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
                 &next.saved_stack
             }
             None => {
-                if smp::several() {
+                if cpu::several() {
                     unloaded = processor.unload();
                 }
                 idle_stack
@@ -137,17 +178,10 @@ pub(super) fn load_float() {
 }
 
 /// The first thing on the new stack: the stack just left is no longer in use.
-fn forget_left() {
+pub(super) fn forget_left() {
     let left = processor().lock().left.take();
     // After the lock: it may be the last reference.
     drop(left);
-}
-
-/// A context's first step, called on its own stack by the entry code.
-pub(super) extern "C" fn first_run(frame: *mut Frame) {
-    forget_left();
-    leave(frame);
-    smp::leave();
 }
 
 impl MachineState {
@@ -169,7 +203,7 @@ impl MachineState {
             words.write_bytes(0, SWITCH_WORDS - 1);
             words
                 .add(SWITCH_WORDS - 1)
-                .write(context_start as *const () as usize);
+                .write(FIRST_STEP.load(Ordering::Relaxed));
             words
         };
         state.saved_stack.store(words as usize, Ordering::Relaxed);

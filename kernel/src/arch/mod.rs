@@ -7,7 +7,9 @@ pub(crate) mod cpu;
 mod entry;
 mod exception;
 mod fpu;
+mod frame;
 pub(crate) mod framebuffer;
+mod handlers;
 pub mod irq;
 pub(crate) mod machine;
 pub(crate) mod pit;
@@ -16,10 +18,11 @@ pub mod power;
 pub(crate) mod rtc;
 pub(crate) mod smp;
 mod start;
+pub mod vector;
 
-pub(crate) use entry::Frame;
-pub(crate) use exception::{Exception, Handlers, PAGE_FAULT, init_handlers, quiesce};
-use exception::{leave, user_flags};
+pub(crate) use exception::quiesce;
+pub(crate) use frame::Frame;
+pub(crate) use handlers::{Exception, Handlers, PAGE_FAULT, init_handlers};
 pub(crate) use start::start_others;
 
 /// Sets up descriptor tables, control bits and floating point of the boot processor.

@@ -12,14 +12,12 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::exception::handlers;
-use super::{apic, cpu, irq, machine};
+use super::handlers::handlers;
+use super::{apic, cpu, machine, vector};
 use crate::mm::{paging, tlb};
 
 /// The boot processor has the lock from its first instruction on.
 static LOCKED: AtomicBool = AtomicBool::new(true);
-/// Whether more processors than the boot processor run, or are about to.
-static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Bit n: processor n runs.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
 /// The processor that stops all others: APIC id + 1, or 0. The id is used because in a
@@ -55,16 +53,6 @@ const FLUSH_KERNEL: u8 = 2;
 
 fn here() -> &'static Slot {
     &SLOTS[cpu::index()]
-}
-
-/// Whether more than one processor runs. Code that saves work on a single processor checks this.
-pub fn several() -> bool {
-    SEVERAL.load(Ordering::Relaxed)
-}
-
-/// Makes [`several`] true from now on. Called before any program runs.
-pub(super) fn expect_several() {
-    SEVERAL.store(true, Ordering::Relaxed);
 }
 
 /// Marks this processor as running and answering requests.
@@ -158,7 +146,7 @@ pub fn idle_with(action: impl FnOnce()) {
 /// that.
 pub fn call(processor: usize) {
     let apic_id = SLOTS[processor].apic_id.load(Ordering::Relaxed);
-    apic::send(apic_id, irq::CALL + irq::FIRST_VECTOR);
+    apic::send(apic_id, vector::CALL + vector::FIRST_VECTOR);
 }
 
 /// Makes another processor come into the kernel and give up its context's page tables and floating
@@ -183,7 +171,7 @@ pub fn displace(processor: usize) {
         "processor {processor} (APIC id {}) was called into the kernel by interrupt {} and did not \
          come",
         apic_id.load(Ordering::Relaxed),
-        irq::CALL
+        vector::CALL
     );
 }
 
@@ -203,7 +191,7 @@ fn set_root(root: usize) {
 
 /// See [`tlb::Processors`].
 fn exclude_others(root: usize) {
-    if !several() {
+    if !cpu::several() {
         return;
     }
     for processor in numbers(online() & !(1 << cpu::index())) {
@@ -215,7 +203,7 @@ fn exclude_others(root: usize) {
 
 /// See [`tlb::Processors`].
 fn flush_kernel_elsewhere() {
-    if !several() {
+    if !cpu::several() {
         return;
     }
     for processor in numbers(online() & !(1 << cpu::index())) {
@@ -228,7 +216,7 @@ fn flush_kernel_elsewhere() {
 /// Stops all other processors where they are, before a panic's report or the machine's end. If
 /// several call it at once, it returns on one of them, and again if that one fails on its way.
 pub fn stop_others() {
-    if !several() {
+    if !cpu::several() {
         return;
     }
     let this = apic::local_id();

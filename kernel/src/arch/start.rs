@@ -7,7 +7,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::exception::handlers;
+use super::handlers::handlers;
 use super::{acpi, apic, cpu, entry, fpu, pit, smp};
 use crate::mm::stack::KernelStack;
 use crate::mm::{PAGE_SIZE, paging, phys};
@@ -221,7 +221,7 @@ fn start(id: u32, page: u8, place: Place) -> Option<Place> {
         }
     }
     // Also for a late processor, which may still come online.
-    smp::expect_several();
+    cpu::expect_several();
     if !place.is_online() {
         log::error!("the processor with APIC id {id} began, but did not come online");
     } else {
@@ -242,8 +242,8 @@ fn start(id: u32, page: u8, place: Place) -> Option<Place> {
 /// The first step of another processor on its stack, without the lock. Until it waits for the lock
 /// it touches only its own data.
 extern "C" fn begin(block: *mut cpu::Block) -> ! {
-    // SAFETY: `Place::new` has prepared the block for whoever takes the stack on which it is
-    // found, and that is this processor alone.
+    // SAFETY: `Place::new` has prepared the block for the processor that takes the stack with its
+    // address, and that is this processor alone.
     unsafe { cpu::load(block) };
     entry::load();
     fpu::enable();

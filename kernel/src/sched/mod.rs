@@ -112,7 +112,7 @@ pub fn processor_of(context: &Context) -> Option<usize> {
 /// Makes sure that a context is not in user mode on another processor until the caller leaves the
 /// kernel, so that its registers are in memory.
 fn bring_in(context: &Context) {
-    if !smp::several() {
+    if !cpu::several() {
         return;
     }
     if let Some(processor) = processor_of(context)
@@ -334,7 +334,7 @@ fn is_interruptible(number: usize, kind: Kind) -> bool {
 fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
     // Another processor puts contexts back without telling this one, which has to check for them.
-    let longest = if smp::several() {
+    let longest = if cpu::several() {
         ready::SLICE_NS
     } else {
         u64::MAX
@@ -412,7 +412,7 @@ fn switch() {
         }
         (machine, previous)
     };
-    if next.is_none() && smp::several() {
+    if next.is_none() && cpu::several() {
         // The program may continue elsewhere. The idle loop of a single processor works on any
         // page tables: often the same program continues after it.
         paging::activate(None);
