@@ -263,7 +263,10 @@ impl<'a> Options<'a> {
 
     /// Returns the next letter and its value. A letter without a value that it must have is
     /// returned as `?`.
-    #[allow(clippy::should_implement_trait)] // The rest is asked for behind the last one.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would borrow the words, whose rest is read after the options"
+    )]
     pub fn next(&mut self) -> Option<(char, Option<&'a str>)> {
         if self.letters.is_empty() {
             let (first, rest) = self.words.split_first()?;

@@ -42,7 +42,7 @@ pub const HEADER: usize = 8;
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
-#[allow(missing_docs)] // The table above says it.
+#[expect(missing_docs, reason = "the table above describes them")]
 pub enum Kind {
     Request = 1,
     File = 2,

@@ -185,7 +185,7 @@ pub struct Metadata {
 
 impl Metadata {
     /// Size in bytes.
-    #[allow(clippy::len_without_is_empty)]
+    #[expect(clippy::len_without_is_empty, reason = "named as in std")]
     pub fn len(&self) -> u64 {
         self.stat.st_size
     }

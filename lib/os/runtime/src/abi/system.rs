@@ -171,8 +171,8 @@ pub fn register_scheme(namespace: usize, name: &str, root: usize) -> Result<()> 
 }
 
 /// # Safety
-/// The slice must be valid; the Rust slice in a C signature is relibc's.
-#[allow(improper_ctypes_definitions)]
+/// The slice must be valid.
+#[expect(improper_ctypes_definitions, reason = "the signature is relibc's")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn redox_get_proc_credentials_v1(
     capability: usize,
