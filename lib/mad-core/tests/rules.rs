@@ -75,7 +75,7 @@ fn page() -> String {
     let mut page = String::from(
         "# What the rules of management datagrams answer\n\n\
          The rules of [management datagrams](mad.md) as rows that run, each between three nodes,\n\
-         by `cargo test -p mad-core --test rules`; `cargo xtask behaviour` writes this page.\n",
+         by `cargo test -p mad-core --test rules`; `make behaviour` writes this page.\n",
     );
     for (section, rows) in SECTIONS {
         page += &format!("\n## {section}\n\n| what | result |\n| --- | --- |\n");
@@ -104,6 +104,6 @@ fn the_page_is_written() {
     let now = read();
     assert!(
         now.strip_suffix(files) == Some(page().as_str()),
-        "docs/mad-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
+        "docs/mad-behaviour.md is not what the rows say: run `make behaviour`"
     );
 }

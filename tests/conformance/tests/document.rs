@@ -53,7 +53,7 @@ fn the_document_is_written_from_the_table() {
     let found = std::fs::read_to_string(&path).unwrap();
     assert!(
         found == page,
-        "docs/behaviour.md is not what the table says: run `cargo xtask behaviour`"
+        "docs/behaviour.md is not what the table says: run `make behaviour`"
     );
 }
 
@@ -68,7 +68,7 @@ fn the_document_is_written_from_the_rows_of_scheduled_transfers() {
     let found = std::fs::read_to_string(&path).unwrap();
     assert!(
         found == page,
-        "docs/st-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
+        "docs/st-behaviour.md is not what the rows say: run `make behaviour`"
     );
 }
 
@@ -83,7 +83,7 @@ fn the_document_is_written_from_the_rows_of_verbs() {
     let found = std::fs::read_to_string(&path).unwrap();
     assert!(
         found == page,
-        "docs/verbs-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
+        "docs/verbs-behaviour.md is not what the rows say: run `make behaviour`"
     );
 }
 

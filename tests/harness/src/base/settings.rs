@@ -186,7 +186,7 @@ impl Settings {
             let digits = key.strip_prefix("SCRIPT");
             let known = if digits.is_some() { "SCRIPT" } else { key };
             if !ALL.iter().any(|setting| setting.key == known) {
-                return Err(format!("{word}: unknown setting, see `cargo xtask help`").into());
+                return Err(format!("{word}: unknown setting, see `make help`").into());
             }
             if !read.split_whitespace().any(|setting| setting == known) {
                 let choice = match read {
