@@ -142,8 +142,8 @@ impl<F> PipeBuffer<F> {
     }
 
     /// Puts back descriptors that were taken and could not be delivered. They are the first ones
-    /// again, even if others have taken their place. They stay in `fds` when memory has no piece
-    /// for so many.
+    /// again, even if others have taken their place. They stay in `fds` when there is not enough
+    /// memory in one piece.
     pub fn return_fds(&mut self, fds: &mut Vec<F>) {
         if self.fds.try_reserve(fds.len()).is_ok() {
             fds.drain(..).rev().for_each(|fd| self.fds.push_front(fd));

@@ -90,8 +90,8 @@ impl<T> Ready<T> {
         }
     }
 
-    /// Makes room for so many contexts in all, so that none that can run lacks it. False: memory
-    /// has no piece for that.
+    /// Makes room for this number of contexts in all, so that each one that can run has a place.
+    /// False: there is not enough memory in one piece.
     pub fn make_room(&mut self, contexts: usize) -> bool {
         let mut queues = [&mut self.first, &mut self.computing].into_iter();
         queues.all(|queue| {

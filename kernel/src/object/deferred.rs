@@ -12,7 +12,7 @@ use spin::Mutex;
 
 use super::SchemeId;
 
-/// What a scheme is told. Requests are messages, too, so that the entry of a message in the queue
+/// A message to a scheme. Requests are messages, too, so that the entry of a message in the queue
 /// here can move to that of a daemon.
 #[derive(Debug)]
 pub enum Message {

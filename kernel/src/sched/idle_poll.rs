@@ -139,8 +139,7 @@ pub struct Beside<'a> {
 
 /// Blocks the current context until one of the words has changed or is no longer where it was, or
 /// the condition of `beside` is met: true. False after `longest` nanoseconds, [`LONGEST_NS`] at
-/// most. `EAGAIN`: other contexts wait for so many words that these would be too many; `EINTR`;
-/// `ENOMEM`.
+/// most. `EAGAIN`: all contexts together would wait for too many words; `EINTR`; `ENOMEM`.
 pub fn wait(words: &Words, longest: u64, beside: Option<Beside<'_>>) -> Result<bool> {
     let has_come = || beside.as_ref().is_some_and(|beside| (beside.has_come)());
     if words.has_changed() || has_come() {

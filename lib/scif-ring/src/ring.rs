@@ -389,7 +389,7 @@ impl Consumer {
 
     /// The first half of `take_with` in the usual case, in few instructions: finds bytes that have
     /// arrived. `wanted` gets the number of these bytes and returns how many to take. `None`: it
-    /// wants none, not so many have arrived, or the ring ends among them.
+    /// wants none or more than have arrived, or the ring ends among them.
     ///
     /// In two halves, because the copy between them would be a call if it were an argument.
     ///

@@ -23,9 +23,9 @@
 //! There are no message boundaries. The end of the stream is the error [`Errno::ConnectionReset`].
 //!
 //! To let the peer reach memory, a program allocates [`Memory`] and
-//! [registers](Endpoint::register) it as a [`Window`]. The peer is told the window's offset, and
-//! then copies from and to the window ([`Endpoint::read_from`], [`Endpoint::write_to`]) or
-//! [maps](Endpoint::map) it:
+//! [registers](Endpoint::register) it as a [`Window`]. The program sends the window's offset to
+//! the peer, which then copies from and to the window ([`Endpoint::read_from`],
+//! [`Endpoint::write_to`]) or [maps](Endpoint::map) it:
 //!
 //! ```no_run
 //! # use scif::{Endpoint, Initiator, Memory, Protection, Result, RmaFlags, Signal};

@@ -315,7 +315,7 @@ pub struct Receiver {
     taken: u64,
     /// Slots whose return was stored in the peer's window.
     given: u64,
-    /// Slots are returned once so many were taken: what there is beyond the agreed slots.
+    /// The slots beyond the agreed ones. Slots are returned once this number was taken.
     quarter: u64,
     /// The slot that is taken next.
     next: Slot,

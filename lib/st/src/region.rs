@@ -80,12 +80,12 @@ impl Registered {
             // record.
             taken.map(|(record, region)| (shared.post(&record), region))
         });
-        let Some((told, region)) = taken else {
+        let Some((posted, region)) = taken else {
             return Ok(());
         };
         let gone = raw::unregister(shared.endpoint.fd(), region.offset, region.length);
         gone.map_err(scif::Error::from)?;
-        told
+        posted
     }
 
     /// Its first address, by which the peer names it.

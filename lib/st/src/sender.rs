@@ -304,8 +304,8 @@ impl Sender {
     ///
     /// # Errors
     /// `Busy`: memory is mapped on this channel. `EAGAIN`: the limit on pinned pages. `ENOMEM`.
-    /// `TimedOut`: the peer has made no call since it was told of about 1,800 maps and unmaps, nor
-    /// for 10 s from now. Those of [`push`](Self::push).
+    /// `TimedOut`: the peer has made no call since the last 1,800 or so maps and unmaps, nor for
+    /// 10 s from now. Those of [`push`](Self::push).
     pub fn map(&mut self, memory: Memory) -> Result<Region> {
         Region::new(&self.half.shared, self.half.channel, memory)
     }

@@ -374,7 +374,7 @@ impl Session {
     fn enter(&mut self, arrival: Arrival) -> Result<()> {
         let Arrival { shared, state } = arrival;
         let agreed = shared.with_connection(|connection| *connection.agreed());
-        let told = self
+        let own_state = self
             .engine
             .connect(CHANNEL, agreed.own, agreed.peer, nanoseconds()?)?;
         self.close();
@@ -383,7 +383,7 @@ impl Session {
         let begin = || -> Result<Option<Registered>> {
             shared.send(&Record::State {
                 channel: CHANNEL,
-                state: told,
+                state: own_state,
             })?;
             let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range());
             self.memory.as_ref().map(map).transpose()
@@ -424,14 +424,14 @@ impl Session {
         self.engine.expire(nanoseconds()?);
         self.check()?;
         if let Some(shared) = self.shared.clone() {
-            let heard = shared.take_records(Some(self.sleeper.id));
-            for update in shared.take_told() {
+            let taken = shared.take_records(Some(self.sleeper.id));
+            for update in shared.take_session_updates() {
                 self.hear(&shared, update)?;
             }
             let is_live = shared.is_live();
             // Dropped first, so that a connection that is given up is closed.
             drop(shared);
-            match heard {
+            match taken {
                 Ok(_) if is_live => self.send()?,
                 Err(Error::Broken) => return Err(self.engine.break_off().into()),
                 // The next step takes the last records.
@@ -503,7 +503,7 @@ impl Drop for Session {
         };
         if self.engine.over().is_none() {
             let (channel, key) = (CHANNEL, self.engine.key());
-            // A peer that cannot be told finds out by itself.
+            // A peer that cannot be notified finds out by itself.
             let _ = shared.post(&Record::NoSession { channel, key });
         }
         shared.remove_sleeper(self.sleeper.id);

@@ -35,7 +35,7 @@ const LOST: u8 = 3;
 const ROOM_TIME: Duration = Duration::from_secs(10);
 
 /// Most records about sessions that a peer may send before one is taken.
-const MOST_TOLD: usize = 4;
+const MOST_SESSION_UPDATES: usize = 4;
 
 /// The number of the next connection of this program.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -74,7 +74,7 @@ struct Inbox {
     connection: Connection,
     sleepers: Vec<SleeperSlot>,
     /// The peer's records about sessions that were not taken yet.
-    told: Vec<Update>,
+    sessions: Vec<Update>,
     /// Here, because a buffer on the stack would be cleared for each look.
     buffer: [u8; PIECE],
 }
@@ -111,7 +111,7 @@ impl Shared {
             inbox: Mutex::new(Inbox {
                 connection,
                 sleepers: Vec::new(),
-                told: Vec::new(),
+                sessions: Vec::new(),
                 buffer: [0; PIECE],
             }),
             outbox: Mutex::new(Vec::new()),
@@ -303,7 +303,7 @@ impl Shared {
             any = true;
             let (endpoint, over) = (&self.endpoint, &self.over);
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
-            let told = &mut inbox.told;
+            let sessions = &mut inbox.sessions;
             let taken = inbox.connection.receive(bytes, |update| match update {
                 // If it cannot be mapped, transfers go through the driver.
                 Update::Announced(_, region) => {
@@ -313,8 +313,9 @@ impl Shared {
                 Update::Ended => over.store(ENDED, Ordering::Relaxed),
                 Update::Wake(_) => {}
                 // A peer that keeps to the protocol has sent no more by now.
-                Update::Session(..) | Update::NoSession(..) if told.len() == MOST_TOLD => {}
-                Update::Session(..) | Update::NoSession(..) => told.push(update),
+                Update::Session(..) | Update::NoSession(..)
+                    if sessions.len() == MOST_SESSION_UPDATES => {}
+                Update::Session(..) | Update::NoSession(..) => sessions.push(update),
             });
             inbox.wake(reader);
             taken.map_err(|_| self.end())?;
@@ -322,8 +323,8 @@ impl Shared {
     }
 
     /// Takes the peer's records about sessions, oldest first.
-    pub fn take_told(&self) -> Vec<Update> {
-        core::mem::take(&mut self.inbox.lock().told)
+    pub fn take_session_updates(&self) -> Vec<Update> {
+        core::mem::take(&mut self.inbox.lock().sessions)
     }
 
     /// Notes that a thread is going to sleep, and takes the records that have arrived. Returns
@@ -351,9 +352,9 @@ impl Shared {
         self.idle_poll.sleep(&[word, bytes, state]) == Ended::Changed
     }
 
-    /// Sleeps in the driver until records have come since the mark was read, whoever takes them,
-    /// or the connection ends; it may return earlier. `false`: the driver lets no more requests
-    /// wait.
+    /// Sleeps in the driver until records have come since the mark was read, even if another
+    /// thread takes them, or the connection ends; it may return earlier. `false`: the driver lets
+    /// no more requests wait.
     ///
     /// # Errors
     /// Those of the end.
@@ -436,7 +437,7 @@ impl Shared {
     }
 
     /// Sends a record now, or together with the next one, without waiting: for records that take
-    /// back what the peer was told, of which there are never more than channels.
+    /// back an earlier one, of which there are never more than channels.
     ///
     /// # Errors
     /// Those of the end.

@@ -4,8 +4,8 @@
 //! take. A thread that waits for a header first sleeps for a short time while the kernel looks at
 //! the header's place, before it asks the peer for a record. A thread that waits for one
 //! connection and without a deadline sleeps in a request to the driver, which ends with each byte
-//! that comes, whoever takes it. All other threads sleep in an event queue, which has the
-//! connections' descriptors and a bell; a thread that takes a record rings the bell.
+//! that comes, even if another thread takes it. All other threads sleep in an event queue, which
+//! has the connections' descriptors and a bell; a thread that takes a record rings the bell.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -64,8 +64,8 @@ impl Interest<'_> {
 
 /// How many of the conditions that held last are looked at in each round of polling.
 const RECENT: usize = 4;
-/// Every so many rounds, one of all conditions is looked at: pages that nobody touches take long
-/// to reach.
+/// The number of rounds of polling after which one of the other conditions is looked at, too:
+/// pages that nobody touches take long to reach.
 const ROUNDS: u32 = 8;
 
 /// Waits for any of many channels, of any connections.

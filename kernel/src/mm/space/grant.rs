@@ -1,5 +1,5 @@
-//! Daemons' memory that programs have mapped: who has it, and when its daemon is told that a piece
-//! is gone.
+//! Daemons' memory that programs have mapped: which mappings there are, and when the daemon learns
+//! that a piece is unmapped.
 
 use alloc::collections::LinkedList;
 use alloc::sync::Arc;

@@ -222,8 +222,8 @@ impl Connections {
         Some((phase, !is_mapped))
     }
 
-    /// Notes what the peer has told about its stores into our ring, which are over. `stored` is as
-    /// in [`STORED`](scif_abi::message::Extensions::STORED).
+    /// Notes the peer's report of its stores into our ring, which are over. `stored` is as in
+    /// [`STORED`](scif_abi::message::Extensions::STORED).
     pub(crate) fn note_stored(&mut self, id: ConnectionId, stored: u64) {
         if let Some(connection) = self.table.get_mut(id) {
             let bytes = stored.checked_sub(1);

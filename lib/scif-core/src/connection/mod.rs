@@ -90,15 +90,15 @@ pub(crate) struct Connection {
     /// Whether there have ever been clients here, or at the other end within this node: they may
     /// have had our ring mapped.
     was_shared: bool,
-    /// How many bytes at the beginning of our ring the peer may have stored into, if it has told
-    /// us.
+    /// How many bytes at the beginning of our ring the peer may have stored into, if it has
+    /// reported that.
     stored: Option<u32>,
     /// The readiness that a subscriber is notified of each time, also while clients work on the
     /// rings.
     waiting: Readiness,
     /// Failed tries to lock a ring since the last one that succeeded.
     failed_locks: u32,
-    /// Whether the peer was told that no more bytes are put into its ring.
+    /// Whether the peer knows that no more bytes are put into its ring.
     is_finished: bool,
     /// Whether no more bytes are received, because the peer or the own program has said so.
     receives_no_more: bool,
@@ -139,10 +139,10 @@ impl Connection {
         self.rings.as_ref().map_or(self.moved, of_rings)
     }
 
-    /// What the peer is told about our stores into its ring, as in
+    /// The report for the peer of our stores into its ring, as in
     /// [`STORED`](scif_abi::message::Extensions::STORED). Those of our clients, or before the
     /// rings were reset, are unknown.
-    pub(crate) fn told_stored(&self) -> u64 {
+    pub(crate) fn stored_to_report(&self) -> u64 {
         match &self.rings {
             Some(rings) if !self.was_shared => rings.position(Side::Send).saturating_add(1),
             _ => 0,

@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// The peer's write index in the own ring of an endpoint, unchecked; `None` without rings. It
-    /// changes with each byte that comes, whoever takes the byte.
+    /// changes with each byte that comes, whether the byte has been received or not.
     pub fn written(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Option<u32> {
         let connection = self.endpoints.get(id).ok()?.connection()?;
         self.connections.written(mem, connection)

@@ -10,8 +10,8 @@ use crate::engine::Engine;
 impl Engine {
     /// Takes the result of a call; `None` while the call is under way. `Event::Changed` of the
     /// call's endpoint reports when to try again. When an endpoint is closed, all its calls end
-    /// without an event: whoever closes it must take their results. A ticket whose result was
-    /// taken is unknown: `EBADF`.
+    /// without an event: the caller that closes it must take their results. A ticket whose result
+    /// was taken is unknown: `EBADF`.
     pub fn finish(&mut self, ticket: Ticket) -> Option<Result<u64, Error>> {
         self.calls.finish(ticket)
     }

@@ -96,7 +96,7 @@ impl Engine {
             return;
         };
         let node = peer.ends.peer.node();
-        let stored = self.told_stored(id, node);
+        let stored = self.stored_to_report(id, node);
         // A node without bypass clients can answer at once.
         if !self.nodes.understands(&self.cx, node, Extensions::ARMED) {
             self.connections.expect_final_ack(&mut self.cx, id);
@@ -109,18 +109,17 @@ impl Engine {
         self.cx.post(peer.ends, body);
     }
 
-    /// What a node is told about our stores into its ring of a connection, which are over; 0 if
-    /// the node does not understand it.
-    fn told_stored(&self, id: ConnectionId, node: NodeId) -> u64 {
+    /// The report for a node of our stores into its ring of a connection, which are over; 0 if the
+    /// node does not understand it.
+    fn stored_to_report(&self, id: ConnectionId, node: NodeId) -> u64 {
         match self.nodes.understands(&self.cx, node, Extensions::STORED) {
-            true => (self.connections.get(id)).map_or(0, Connection::told_stored),
+            true => (self.connections.get(id)).map_or(0, Connection::stored_to_report),
             false => 0,
         }
     }
 
-    /// Notes what the peer has told about its stores into our ring of a connection, which are
-    /// over.
-    fn hear_stored(&mut self, id: ConnectionId, node: NodeId, stored: u64) {
+    /// Notes the peer's report of its stores into our ring of a connection, which are over.
+    fn note_stored(&mut self, id: ConnectionId, node: NodeId, stored: u64) {
         if (self.nodes).understands(&self.cx, node, Extensions::STORED) {
             self.connections.note_stored(id, stored);
         }
@@ -142,7 +141,7 @@ impl Engine {
         let connection = id.and_then(|id| self.connections.get(id));
         match id.filter(|_| connection.is_some_and(|c| c.remote() == closer)) {
             Some(id) => {
-                self.hear_stored(id, ends.peer.node(), stored);
+                self.note_stored(id, ends.peer.node(), stored);
                 self.end_by_peer(mem, id);
             }
             None => {
@@ -164,7 +163,7 @@ impl Engine {
         let (Some(peer), Some((phase, is_answered))) = (peer, before) else {
             return;
         };
-        let stored = self.told_stored(id, peer.ends.peer.node());
+        let stored = self.stored_to_report(id, peer.ends.peer.node());
         match phase {
             Phase::Connected | Phase::Draining => {
                 let endpoint = self.connections.get(id).and_then(Connection::endpoint);
@@ -207,7 +206,7 @@ impl Engine {
             return;
         }
         if let Some(id) = self.connection_in(from, closer, &[Phase::Closing]) {
-            self.hear_stored(id, from, stored);
+            self.note_stored(id, from, stored);
             self.connections.end(mem, &mut self.cx, id);
         }
     }

@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// As [`channel`](Self::channel), if the owner can queue a number of jobs there that count as
-    /// so many transfers.
+    /// this number of transfers.
     ///
     /// # Errors
     /// `ENOMEM`, also if the owner cannot.

@@ -270,7 +270,8 @@ impl Link {
         self.waiting.len()
     }
 
-    /// Sends a message, at once or when there is room, unless it is void by then (`void_at`, ns).
+    /// Sends a message, at once or when there is room, unless that is after `void_at` (ns), when
+    /// it is void.
     ///
     /// # Errors
     /// The peer's index is bad, or too many messages wait: the link must be given up.

@@ -29,8 +29,8 @@ pub enum WindowState {
     Announced,
     /// Registered.
     Live,
-    /// Clients still copy to or from the window, so the peer is not told yet. From here on nothing
-    /// new may use the window.
+    /// Clients still copy to or from the window, so the peer does not know yet. From here on
+    /// nothing new may use the window.
     Quiescing,
     /// UNREGISTER sent, not answered.
     Unregistering,

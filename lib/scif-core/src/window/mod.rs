@@ -64,7 +64,7 @@ pub(crate) struct Windows {
     peer_usages: BTreeMap<NodeId, PeerUsage>,
     /// Mappings of windows whose node is lost.
     orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
-    /// Windows of peers whose last use has ended, and whose owners have not been told.
+    /// Windows of peers whose last use has ended and which must still be reported to their owners.
     ended: Vec<RemoteWindowId>,
     /// The last cookie given out by get_pages.
     last_cookie: u64,

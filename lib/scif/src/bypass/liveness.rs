@@ -149,7 +149,7 @@ mod tests {
                 [(turn * turn % 13 % 6) as usize];
             now += pause;
             let wanted = liveness.may_be_wanted_at(now) && liveness.is_wanted_at(now);
-            // Whoever did something else for so long finds out, whatever it did before.
+            // A program that did something else for this long queries the driver.
             assert!(wanted || pause <= REST, "at turn {turn}");
             slept += u32::from(pause > REST);
             probes += u32::from(wanted);

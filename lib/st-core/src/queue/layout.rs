@@ -44,8 +44,8 @@ impl Layout {
         self.channels
     }
 
-    /// Slots of each channel, as the ends have agreed on them: so many can be filled, whatever the
-    /// receiver has taken and not yet returned.
+    /// Slots of each channel, as the ends have agreed on them: this number can be filled, whatever
+    /// the receiver has taken and not yet returned.
     pub const fn slots(self) -> u32 {
         self.slots
     }

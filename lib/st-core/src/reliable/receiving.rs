@@ -23,10 +23,10 @@ impl<D> Session<D> {
             Ok(None) => return self.check().map(|()| None).map_err(Fault::Over),
             Err(error) => return Err(self.fault(error)),
         };
-        // The program gets the transfer, whether or not the peer can be told. The peer is told at
+        // The program gets the transfer, even if the peer cannot be notified. It is notified at
         // once: a program that takes no more may itself wait until its own transfers are taken.
-        let told = receiver.take_and_give_back(mem, descriptor.kind());
-        let wake = told.unwrap_or(false);
+        let notified = receiver.take_and_give_back(mem, descriptor.kind());
+        let wake = notified.unwrap_or(false);
         self.received += 1;
         Ok(Some((descriptor, wake)))
     }

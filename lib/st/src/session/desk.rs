@@ -133,10 +133,10 @@ impl Inside {
         }
         let mut index = 0;
         while let Some((shared, deadline)) = self.unnamed.get(index) {
-            let heard = shared.take_records(None);
-            let told = shared.take_told();
-            match told.first() {
-                None if heard.is_ok() && deadline.left() != Err(Error::TimedOut) => index += 1,
+            let taken = shared.take_records(None);
+            let updates = shared.take_session_updates();
+            match updates.first() {
+                None if taken.is_ok() && deadline.left() != Err(Error::TimedOut) => index += 1,
                 Some(Update::Session(CHANNEL, state)) => {
                     let state = *state;
                     let (shared, _) = self.unnamed.swap_remove(index);
@@ -162,7 +162,7 @@ impl Inside {
             None if state.is_new => self.new.push_back((shared, state)),
             None => {
                 let (channel, key) = (CHANNEL, state.key);
-                // A client that cannot be told has gone.
+                // A client that cannot be notified has gone.
                 let _ = shared.post(&Record::NoSession { channel, key });
             }
         }

@@ -53,7 +53,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         set_up.map(|_| handle).inspect_err(|_| self.give_up(handle))
     }
 
-    /// Closes a handle that no program was given. A request that uses its number all the same is
+    /// Closes a handle that no program has got. A request that uses its number nevertheless is
     /// answered.
     pub(in crate::scif) fn give_up(&mut self, handle: HandleId) {
         // The handle has an endpoint, unless such a request has closed it.
@@ -244,7 +244,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 return Ok(false);
             }
             if let Some(answer) = messages.greet(count) {
-                // Ignore errors: data that a peer sent before it went can still be received.
+                // An error means that the peer is gone. What it has sent can still be received.
                 let _ = self.engine.send(&mut self.memory, number, &answer);
             }
         }
@@ -277,7 +277,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let Some(messages) = endpoint.messages() else {
             return;
         };
-        // If the peer is gone, it needs no answer.
+        // A send fails only if the peer is gone, which then needs neither record; there is room
+        // for both (`Messages::request`, `SPARE`).
         if let Some(request) = messages.request() {
             let _ = self.engine.send(&mut self.memory, number, &request);
         }

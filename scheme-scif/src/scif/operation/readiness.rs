@@ -12,7 +12,7 @@ use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Records the events that the subscribers of an endpoint wait for, so that each change is
-    /// reported even if someone else moves the bytes by then.
+    /// reported even if another program moves the bytes before.
     fn subscribe(&mut self, id: HandleId, wanted: EventFlags) -> Result<()> {
         let mut events = Readiness::empty();
         events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));

@@ -10,7 +10,7 @@ pub const ESCAPE: u8 = 0x1d;
 /// How often a terminal's size is looked at.
 const SIZE_POLL: Duration = Duration::from_millis(250);
 
-/// Whether somebody sits there: both input and output are a terminal.
+/// Whether a person uses the command: both input and output are a terminal.
 pub fn present() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }

@@ -71,7 +71,8 @@ impl Dice {
         self.below(whole) < part
     }
 
-    /// How long after it was rung a doorbell is heard: never, once or twice.
+    /// The delays after which a doorbell that rings now arrives: none if it is lost, two if it is
+    /// doubled.
     pub fn throw(&mut self, faults: &Faults) -> Vec<Duration> {
         if self.says(faults.lose) {
             return Vec::new();

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 /// How long the threads of a QEMU may take to stop: one that waits for a disk is late.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks whether all threads have stopped.
+/// Time between two checks whether all threads have stopped.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Does something while no thread of the process runs. Whoever calls holds the child, so that
-/// nobody reaps it and its number stays its own.
+/// Runs `body` while no thread of the process runs. The reference to the child keeps its number
+/// from being reused.
 pub fn during<T>(child: &Child, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let signal = |signal| {
         let sent = kill_process(Pid::from_child(child), signal);
@@ -23,14 +23,14 @@ pub fn during<T>(child: &Child, body: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// Waits until a process has stopped after the signal. The signal is only sent when `kill`
-/// returns: each thread goes on until it sees it.
+/// Waits until a process has stopped after the signal. When `kill` returns, the signal is only
+/// sent: each thread runs until it takes it.
 fn wait_for_stop(process: u32) -> Result<()> {
     let deadline = Instant::now() + LIMIT;
     while !stands_still(process)? {
         if Instant::now() > deadline {
             return Err(format!(
-                "process {process} still runs {} s after it was told to stop",
+                "process {process} still runs {} s after SIGSTOP",
                 LIMIT.as_secs()
             )
             .into());

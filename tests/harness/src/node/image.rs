@@ -66,8 +66,8 @@ pub enum TestPrograms {
     Named {
         /// The words of the scripts.
         words: BTreeSet<String>,
-        /// Words that stand for all that begin so: behind them a script goes on with a variable,
-        /// as in `pattern-$name`.
+        /// Beginnings that stand for all words with that beginning: a script has a variable behind
+        /// them, as in `pattern-$name`.
         beginnings: BTreeSet<String>,
     },
 }

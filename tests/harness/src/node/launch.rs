@@ -31,9 +31,9 @@ pub struct Guest {
     pub memories: Vec<PathBuf>,
     /// Socket of the link with each node by node number; unused for this node's own.
     pub links: Vec<PathBuf>,
-    /// Socket on which somebody waits for this node's console.
+    /// Socket of this node's console; the launcher listens on it.
     pub console: PathBuf,
-    /// Socket on which somebody waits for this node's monitor; used if it has a screen.
+    /// Socket of this node's monitor, likewise; used if the node has a screen.
     pub monitor: PathBuf,
 }
 

@@ -73,8 +73,8 @@ impl Monitor {
         }
     }
 
-    /// Presses the keys that make a line of text, and enter. Whoever reads the line sees it on the
-    /// screen as it is typed.
+    /// Presses the keys that make a line of text, and enter. The program that reads the line shows
+    /// it on the screen as it is typed.
     ///
     /// QEMU's keyboard keeps 16 bytes, about four keys, and drops what comes when it is full. So
     /// each key waits until the one before is on the screen: the guest may not get to run.

@@ -22,7 +22,7 @@ use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
 const BLOCK: usize = 16 * 1024;
 /// Bytes of a report: its kind, and a number.
 const REPORT_BYTES: usize = 8;
-/// Kind of report: so many bytes of input were taken.
+/// Kind of report: the number of bytes of input that were taken.
 const TAKEN: u32 = 1;
 /// Kind of report: the program has ended, with this raw wait status.
 const ENDED: u32 = 2;
@@ -83,8 +83,8 @@ pub struct Output {
     pub fetch: Vec<String>,
     /// The directory of these files.
     pub directory: String,
-    /// Set just before the client is told that the program has ended: from then on its background
-    /// processes go on without the client.
+    /// Set just before the end of the program is reported to the client: from then on the
+    /// program's background processes run without the client.
     pub is_over: Arc<AtomicBool>,
 }
 

@@ -72,7 +72,7 @@ struct Session {
     pid: u32,
     /// The pipe for its input; `None` once the input has ended.
     input: Option<Fd>,
-    /// Whether the program has ended and the client has been told, or is about to be.
+    /// Whether the program has ended; the client has got the report, or gets it next.
     is_over: Arc<AtomicBool>,
     directory: Directory,
 }
