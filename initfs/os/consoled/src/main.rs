@@ -45,7 +45,7 @@ use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 
 runtime::main!(main);
 
-/// The right to ask whose processes are.
+/// The capability to look up the user of a process.
 const CREDENTIALS: &str = "/scheme/proc/proc-creds-capability";
 /// Most processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
@@ -191,7 +191,7 @@ struct Console {
     port: Fd,
     screen: Option<ScreenPort>,
     log: Option<Fd>,
-    /// The right to ask whose processes are.
+    /// See [`CREDENTIALS`].
     credentials: Fd,
     /// Whether lines of the log may be there that were not read yet.
     has_more_log: bool,
