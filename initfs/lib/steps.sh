@@ -4,7 +4,7 @@
 passed=0
 failed=0
 
-# step NAME STATUS DETAIL: reports a step, which went well if STATUS is 0. Who looks after the run
+# step NAME STATUS DETAIL: reports a step, which went well if STATUS is 0. The launcher of the run
 # reads these lines.
 step() {
     if [ "$2" -eq 0 ]; then
@@ -27,9 +27,9 @@ until_true() {
     done
 }
 
-# say_done NODE PORT: says "done" to whoever accepts there, within some minutes, and waits until the
-# connection is ended. Only then may this node be switched off: what the other driver has not taken
-# from the link by then is lost.
+# say_done NODE PORT: sends "done" to the program that accepts there, within some minutes, and waits
+# until the connection is ended. Only then may this node be switched off: what the other driver has
+# not taken from the link before is lost.
 say_done() {
     tries=0
     until { exec 7<> "/scheme/scif/$1/$2"; } 2> /dev/null || [ "$tries" -gt 1200 ]; do

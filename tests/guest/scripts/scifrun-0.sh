@@ -95,6 +95,21 @@ wait $client
 until_true no_cats
 step "programs end with scifrun" $? "$(scifrun -n 1 ps)"
 
+# A program that catches SIGHUP has time to clean up; one that ignores it ends nevertheless.
+both_ready() { [ "$(cat /tmp/ignores /tmp/catches 2> /dev/null | wc -l)" -eq 2 ]; }
+no_hangups() { [ "$(scifrun -n 1 ps | grep -c ' hangup$')" -eq 0 ]; }
+scifrun -n 1 hangup ignore > /tmp/ignores &
+ignores=$!
+scifrun -n 1 hangup /tmp/hangup > /tmp/catches &
+catches=$!
+until_true both_ready
+step "programs that SIGHUP does not end run there" $? "$(scifrun -n 1 ps)"
+kill $ignores $catches
+wait $ignores $catches
+until_true no_hangups
+step "programs that SIGHUP does not end end with scifrun" $? "$(scifrun -n 1 ps)"
+check "time to clean up" "$(scifrun -n 1 cat /tmp/hangup)" "caught"
+
 # The end of a program is not the end of what it leaves in the background.
 for port in 4011 4012 4013 4014 4015 4016 4017 4018; do
     scifrun -n 1 sh -c "cat /scheme/scif/accept/$port > /dev/null 2>&1 < /dev/null &"

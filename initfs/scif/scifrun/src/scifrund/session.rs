@@ -21,6 +21,10 @@ use crate::pump::{self, Output};
 
 /// The signal that ends programs whose user has gone, as a terminal sends it.
 const SIGHUP: u32 = 1;
+/// The signal that no program can catch.
+const SIGKILL: u32 = 9;
+/// How long a program may take to end after SIGHUP.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait for a killed program to end, and the time between two checks.
 const END_LIMIT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
@@ -55,16 +59,29 @@ pub fn main(fd: usize) -> i32 {
 }
 
 /// Ends the run after the client has gone: the program, the processes it has started, and this
-/// process. Returns the exit status.
+/// process. A program that catches SIGHUP has [`CLEAN_UP_LIMIT`] for its own end. Returns the exit
+/// status.
 fn abandon(pid: u32, directory: &Directory) -> i32 {
     // The program ends first, because its directory must not change while it is removed.
-    let end = Instant::now() + END_LIMIT;
-    while process::kill(pid, SIGHUP).is_ok() && Instant::now() < end {
-        sleep(LOOK);
+    if !ends_by(pid, SIGHUP, CLEAN_UP_LIMIT) && !ends_by(pid, SIGKILL, END_LIMIT) {
+        runtime::eprintln!("WARN scifrund: process {pid} was killed and did not end");
     }
     directory.remove();
-    let _ = process::kill_group(SIGHUP);
+    // It fails only if there is no such group; this process is in it.
+    let _ = process::kill_group(SIGKILL);
     1
+}
+
+/// Sends the program a signal, and waits for its end. False if the time passes before.
+fn ends_by(pid: u32, signal: u32, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    // A program that has ended already cannot be sent a signal.
+    let mut is_there = process::kill(pid, signal).is_ok();
+    while is_there && Instant::now() < end {
+        sleep(LOOK);
+        is_there = process::kill(pid, 0).is_ok();
+    }
+    !is_there
 }
 
 /// A program that runs for a client.
@@ -229,8 +246,8 @@ fn start(
     // Only the program keeps its ends of the pipes, so that their ends show when it closes them.
     drop((stdin.0, stdout.1, stderr.1));
     let failed = |error| {
-        // Without the threads the program cannot be served; its group ends with this process.
-        let _ = process::kill(pid, SIGHUP);
+        // Without the threads the program cannot be served. An error means that it has ended.
+        let _ = process::kill(pid, SIGKILL);
         refusal("threads", error)
     };
     let taken =
