@@ -169,7 +169,7 @@ pub const PAGES: &[Page] = &[
     page_of(
         "kill",
         "[-signal] pid…",
-        "send a signal (TERM); each ends the program",
+        "send a signal (TERM if none is named)",
         "",
     ),
     page_of(

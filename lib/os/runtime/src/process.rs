@@ -522,7 +522,8 @@ impl Child {
     }
 }
 
-/// Sends a signal to a process. Every signal except 0 (which only checks) kills it.
+/// Sends a signal to a process; 0 only checks that the process is there. A signal ends a process
+/// that neither catches nor ignores it ([`signals`](crate::signals)).
 pub fn kill(pid: u32, signal: u32) -> Result<()> {
     fd::call(
         state::proc_fd(),
