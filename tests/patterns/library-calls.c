@@ -256,6 +256,12 @@ static void users(void) {
     struct group *group = getgrgid(0);
     CHECK(group && !strcmp(group->gr_name, "root") && group->gr_mem[0] == NULL);
     CHECK(!getgrnam("wheel"));
+    struct group room, *result = NULL;
+    CHECK(getgrgid_r(0, &room, buffer, sizeof buffer, &result) == 0 && result == &room);
+    CHECK(!strcmp(room.gr_name, "root") && room.gr_gid == 0 && room.gr_mem[0] == NULL);
+    CHECK(getgrnam_r("root", &room, buffer, sizeof buffer, &result) == 0 && result == &room);
+    CHECK(getgrgid_r(4711, &room, buffer, sizeof buffer, &result) == 0 && result == NULL);
+    CHECK(getgrnam_r("root", &room, buffer, 1, &result) == ERANGE && result == NULL);
 }
 
 static void bytes(void) {

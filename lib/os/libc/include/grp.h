@@ -16,6 +16,9 @@ struct group *getgrent(void);
 void setgrent(void);
 void endgrent(void);
 struct group *getgrnam(const char *name);
+int getgrgid_r(gid_t group, struct group *place, char *buffer, size_t size, struct group **found);
+int getgrnam_r(const char *name, struct group *place, char *buffer, size_t size,
+               struct group **found);
 int initgroups(const char *user, gid_t group);
 int setgroups(size_t count, const gid_t *groups);
 __END_DECLS

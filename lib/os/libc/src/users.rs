@@ -55,12 +55,14 @@ const ROOT: User = User {
 
 pub static USER: Shared<User> = Shared::new(ROOT);
 pub static MEMBERS: Shared<[*mut c_char; 1]> = Shared::new([null_mut()]);
-pub static GROUP: Shared<Group> = Shared::new(Group {
+pub static GROUP: Shared<Group> = Shared::new(ROOT_GROUP);
+
+const ROOT_GROUP: Group = Group {
     name: text(NAME),
     password: text(PASSWORD),
     group: 0,
     members: null_mut(),
-});
+};
 
 /// Whether a name is root's.
 ///
@@ -189,6 +191,63 @@ extern "C" fn getgrgid(group: c_uint) -> *mut Group {
 unsafe extern "C" fn getgrnam(name: *const c_char) -> *mut Group {
     // SAFETY: the caller's string.
     group_if(unsafe { is_root(name) })
+}
+
+/// Fills the caller's structure. The texts are constants; the list of members, which is empty, is
+/// put into the buffer.
+///
+/// # Safety
+/// The caller's places for the structure and for a pointer, and its buffer.
+unsafe fn fill_group(
+    known: bool,
+    place: *mut Group,
+    buffer: *mut c_char,
+    size: usize,
+    found: *mut *mut Group,
+) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { found.write(null_mut()) };
+    if !known {
+        return 0;
+    }
+    if size < size_of::<*mut c_char>() {
+        return ERANGE;
+    }
+    let members = buffer.cast::<*mut c_char>();
+    // SAFETY: the buffer has room, as was checked, and the places are the caller's.
+    unsafe {
+        members.write_unaligned(null_mut());
+        place.write(Group {
+            members,
+            ..ROOT_GROUP
+        });
+        found.write(place);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getgrgid_r(
+    group: c_uint,
+    place: *mut Group,
+    buffer: *mut c_char,
+    size: usize,
+    found: *mut *mut Group,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fill_group(group == 0, place, buffer, size, found) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getgrnam_r(
+    name: *const c_char,
+    place: *mut Group,
+    buffer: *mut c_char,
+    size: usize,
+    found: *mut *mut Group,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fill_group(is_root(name), place, buffer, size, found) }
 }
 
 /// The supplementary groups of a process: none.
