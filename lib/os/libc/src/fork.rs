@@ -9,18 +9,19 @@ use core::ffi::c_int;
 use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers, locale,
-    masks, messages, own, plusplus, popen, process, pthread, random, search, sets, sharing, stream,
-    strings, terminal, time, transfers, usage, users, wide,
+    masks, messages, own, plusplus, popen, process, pthread, random, search, segments, sets,
+    sharing, stream, strings, terminal, time, transfers, usage, users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 35] = [
+const LOCKS: [&dyn Lock; 36] = [
     &HANDLERS,
     &alarm::TIMER,
     // Pairs in the order in which they are taken elsewhere.
     &sets::SETS,
     &own::KINDS,
     &sharing::OPEN,
+    &segments::ATTACHED,
     &advice::PAGES,
     &arrivals::TOLD,
     &masks::MASKS,
@@ -127,6 +128,7 @@ extern "C" fn fork() -> c_int {
     skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));
     if in_child {
         descriptor::finish_closing();
+        segments::forked();
     }
     call(handlers.iter().map(|each| each[1 + usize::from(in_child)]));
     errno::give(forked)

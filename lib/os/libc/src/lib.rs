@@ -135,6 +135,10 @@ mod regex;
 #[cfg(target_os = "redox")]
 mod search;
 #[cfg(target_os = "redox")]
+mod segment;
+#[cfg(target_os = "redox")]
+mod segments;
+#[cfg(target_os = "redox")]
 mod sets;
 #[cfg(target_os = "redox")]
 mod sharing;

@@ -32,12 +32,16 @@ unsafe extern "C" {
     safe fn skiff_scif_protected(address: usize, length: usize);
 }
 
-const PROT_READ: c_int = 1;
-const PROT_WRITE: c_int = 2;
-const PROT_EXEC: c_int = 4;
+/// The right to read a mapping.
+pub const PROT_READ: c_int = 1;
+/// The right to write it.
+pub const PROT_WRITE: c_int = 2;
+/// The right to run what is in it.
+pub const PROT_EXEC: c_int = 4;
 const MAP_SHARED: c_int = 0x01;
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_FIXED: c_int = 0x10;
+const MAP_FIXED_NOREPLACE: c_int = 0x10_0000;
 const MAP_ANONYMOUS: c_int = 0x20;
 
 /// relibc's numbers, where they differ.
@@ -47,6 +51,7 @@ mod relibc {
     pub const PROT_READ: c_int = 4;
     pub const PROT_EXEC: c_int = 1;
     pub const MAP_FIXED: c_int = 4;
+    pub const MAP_FIXED_NOREPLACE: c_int = 12;
 }
 
 /// Converts a protection from relibc's to Linux's numbers. Unknown bits stay and are refused
@@ -64,9 +69,11 @@ fn protection_from(relibc: c_int) -> c_int {
 
 /// Converts flags from relibc's to Linux's numbers.
 fn flags_from(relibc: c_int) -> c_int {
-    match relibc & relibc::MAP_FIXED {
-        0 => relibc,
-        _ => relibc & !relibc::MAP_FIXED | MAP_FIXED,
+    let flags = relibc & !relibc::MAP_FIXED_NOREPLACE;
+    match relibc & relibc::MAP_FIXED_NOREPLACE {
+        relibc::MAP_FIXED_NOREPLACE => flags | MAP_FIXED_NOREPLACE,
+        relibc::MAP_FIXED => flags | MAP_FIXED,
+        _ => relibc,
     }
 }
 
@@ -124,7 +131,7 @@ unsafe fn map_copy(
         EBADF => Error::new(EACCES),
         _ => error,
     })?;
-    let own = system & MapFlags::MAP_FIXED | MapFlags::MAP_PRIVATE;
+    let own = system & MapFlags::MAP_FIXED_NOREPLACE | MapFlags::MAP_PRIVATE;
     let filling = own | MapFlags::PROT_READ | MapFlags::PROT_WRITE;
     // SAFETY: the caller's promise.
     let place = unsafe { fd::mmap(sys::NO_FD, 0, length, address, filling)? };
@@ -179,21 +186,23 @@ unsafe fn map(
     if !offset.is_multiple_of(PAGE_SIZE) {
         return Err(Error::new(EINVAL));
     }
-    let address = if flags & MAP_FIXED != 0 {
-        if !address.is_multiple_of(PAGE_SIZE) {
-            return Err(Error::new(EINVAL));
-        }
-        system |= MapFlags::MAP_FIXED;
-        address
-    } else {
-        0
+    let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    if is_fixed && !address.is_multiple_of(PAGE_SIZE) {
+        return Err(Error::new(EINVAL));
+    }
+    let replaces = is_fixed && flags & MAP_FIXED_NOREPLACE == 0;
+    system |= match (is_fixed, replaces) {
+        (true, true) => MapFlags::MAP_FIXED,
+        (true, false) => MapFlags::MAP_FIXED_NOREPLACE,
+        (false, _) => MapFlags::empty(),
     };
+    let address = if is_fixed { address } else { 0 };
     let (number, offset) = if flags & MAP_ANONYMOUS != 0 {
         (sys::NO_FD, 0)
     } else {
         (descriptor::check(number)?, offset)
     };
-    if address != 0 {
+    if replaces {
         skiff_scif_unmapping(address, length);
     }
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
@@ -204,7 +213,7 @@ unsafe fn map(
         // SAFETY: as above.
         mapped = unsafe { map_copy(number, offset, length, address, system) };
     }
-    if address != 0 {
+    if replaces {
         skiff_scif_unmapped(address, length);
         if mapped.is_ok() {
             advice::forget(address, length);
@@ -263,8 +272,33 @@ unsafe extern "C" fn skiff_mmap(
 
 /// Maps the beginning of a file, which its processes share, for reading and writing.
 pub fn map_shared(number: c_int, length: usize) -> Result<usize> {
-    // SAFETY: without MAP_FIXED nothing is replaced.
-    unsafe { map(0, length, PROT_READ | PROT_WRITE, MAP_SHARED, number, 0) }
+    // SAFETY: nothing is replaced.
+    unsafe { map_file(number, length, Place::Any, PROT_READ | PROT_WRITE) }
+}
+
+/// Where a mapping is to be.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// Wherever there is room.
+    Any,
+    /// Here, if nothing is there; `EEXIST`.
+    Free(usize),
+    /// Here, in place of what is there.
+    Replacing(usize),
+}
+
+/// Maps the beginning of a file, which its processes share, with these rights (`PROT_READ`, …).
+///
+/// # Safety
+/// Nothing may use the range that is replaced any more.
+pub unsafe fn map_file(number: c_int, length: usize, place: Place, rights: c_int) -> Result<usize> {
+    let (address, flags) = match place {
+        Place::Any => (0, 0),
+        Place::Free(address) => (address, MAP_FIXED_NOREPLACE),
+        Place::Replacing(address) => (address, MAP_FIXED),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { map(address, length, rights, MAP_SHARED | flags, number, 0) }
 }
 
 /// Unmaps whole pages.

@@ -11,7 +11,7 @@ use runtime::state;
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, errno, stream, strings};
+use crate::{children, errno, segments, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -49,6 +49,7 @@ pub fn leave(status: c_int) -> ! {
 
 /// Ends the program at once, except that its sockets send what they still have to.
 fn end(status: c_int) -> ! {
+    segments::leave();
     skiff_socket_exit();
     system::exit(status)
 }

@@ -10,7 +10,9 @@ use runtime::process::{Command, Stdio};
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
-use crate::{arrivals, descriptor, environment, errno, files, linux_names, stream, strings};
+use crate::{
+    arrivals, descriptor, environment, errno, files, linux_names, segments, stream, strings,
+};
 
 unsafe extern "C" {
     /// Calls a function that replaces the process by another program, or returns; in `libsocket`.
@@ -442,7 +444,9 @@ unsafe extern "C" fn exec_command(exec: *mut c_void) {
     // SAFETY: the structure of `replace`.
     let exec = unsafe { &mut *exec.cast::<Exec>() };
     let caught = arrivals::leave();
+    let attached = segments::leave();
     exec.error = Some(exec.command.exec());
+    segments::resume(attached);
     arrivals::resume(caught);
 }
 

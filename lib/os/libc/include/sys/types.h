@@ -15,6 +15,7 @@ typedef long off_t;
 typedef long off64_t;
 typedef long loff_t;
 typedef int pid_t;
+typedef int key_t;
 typedef unsigned uid_t;
 typedef unsigned gid_t;
 typedef unsigned id_t;
