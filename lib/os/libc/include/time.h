@@ -13,6 +13,12 @@
 #define TIMER_ABSTIME 1
 #define TIME_UTC 1
 
+/* Of a timer: the first time, and the time between two. */
+struct itimerspec {
+    struct timespec it_interval;
+    struct timespec it_value;
+};
+
 struct tm {
     int tm_sec;
     int tm_min;

@@ -169,6 +169,10 @@ mod threads;
 #[cfg(target_os = "redox")]
 mod time;
 #[cfg(target_os = "redox")]
+mod timer;
+#[cfg(target_os = "redox")]
+mod timerfd;
+#[cfg(target_os = "redox")]
 mod tls;
 #[cfg(target_os = "redox")]
 mod transfers;

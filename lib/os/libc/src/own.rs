@@ -1,4 +1,5 @@
-//! Descriptors that this library makes itself: the counters of `eventfd` and the sets of `epoll`.
+//! Descriptors that this library makes itself: the counters of `eventfd`, the timers of
+//! `timerfd_create` and the sets of `epoll`.
 //!
 //! To the system each is the reading end of a pipe, as only a file of the system can raise events
 //! in a queue. What the descriptor means is recorded only in this table, so a program that is
@@ -16,12 +17,15 @@ use syscall::error::EINVAL;
 use crate::bell::Bell;
 use crate::counter::{self, Counter};
 use crate::sync::Shared;
+use crate::timer::{self, Timer};
 
 /// What a descriptor of this library means.
 #[derive(Clone)]
 pub enum Kind {
     /// A counter of `eventfd`.
     Counter(Arc<Counter>),
+    /// A timer of `timerfd_create`.
+    Timer(Arc<Timer>),
     /// A set of `epoll`: its id and its bell.
     Set(usize, Arc<Bell>),
 }
@@ -31,6 +35,7 @@ impl Kind {
     pub fn is_nonblocking(&self) -> bool {
         match self {
             Self::Counter(counter) => counter.is_nonblocking(),
+            Self::Timer(timer) => timer.is_nonblocking(),
             Self::Set(_, bell) => bell.is_nonblocking(),
         }
     }
@@ -39,6 +44,7 @@ impl Kind {
     pub fn set_nonblocking(&self, set: bool) {
         match self {
             Self::Counter(counter) => counter.set_nonblocking(set),
+            Self::Timer(timer) => timer.set_nonblocking(set),
             Self::Set(_, bell) => bell.set_nonblocking(set),
         }
     }
@@ -121,7 +127,7 @@ fn find(kinds: &[(c_int, Kind)], number: c_int) -> Option<usize> {
 /// Reads one of these descriptors; `None` if the number no longer means one.
 ///
 /// # Errors
-/// Those of [`counter::read`]; `EINVAL` for a set.
+/// Those of [`counter::read`] and [`timer::read`]; `EINVAL` for a set.
 ///
 /// # Safety
 /// The caller's buffer.
@@ -129,6 +135,8 @@ pub unsafe fn read(number: c_int, buffer: *mut c_void, size: usize) -> Option<Re
     Some(match kind(number)? {
         // SAFETY: the same contract.
         Kind::Counter(counter) => unsafe { counter::read(&counter, buffer, size) },
+        // SAFETY: the same contract.
+        Kind::Timer(timer) => unsafe { timer::read(&timer, buffer, size) },
         Kind::Set(..) => Err(Error::new(EINVAL)),
     })
 }
@@ -136,7 +144,7 @@ pub unsafe fn read(number: c_int, buffer: *mut c_void, size: usize) -> Option<Re
 /// Writes to one of these descriptors; `None` if the number no longer means one.
 ///
 /// # Errors
-/// Those of [`counter::write`]; `EINVAL` for a set.
+/// Those of [`counter::write`]; `EINVAL` for a timer or a set.
 ///
 /// # Safety
 /// The caller's bytes.
@@ -144,7 +152,7 @@ pub unsafe fn write(number: c_int, buffer: *const c_void, size: usize) -> Option
     Some(match kind(number)? {
         // SAFETY: the same contract.
         Kind::Counter(counter) => unsafe { counter::write(&counter, buffer, size) },
-        Kind::Set(..) => Err(Error::new(EINVAL)),
+        Kind::Timer(_) | Kind::Set(..) => Err(Error::new(EINVAL)),
     })
 }
 
@@ -201,7 +209,7 @@ fn end(gone: Option<Kind>) {
 pub fn sets() -> Vec<usize> {
     let set = |(_, kind): &(c_int, Kind)| match kind {
         Kind::Set(set, _) => Some(*set),
-        Kind::Counter(_) => None,
+        Kind::Counter(_) | Kind::Timer(_) => None,
     };
     KINDS.with(|kinds| kinds.iter().filter_map(set).collect())
 }

@@ -185,6 +185,7 @@ impl Member {
 pub fn stamp(number: c_int) -> Option<u64> {
     match own::kind(number) {
         Some(Kind::Counter(counter)) => Some(counter.changes()),
+        Some(Kind::Timer(timer)) => Some(timer.changes()),
         Some(Kind::Set(..)) => None,
         None => descriptor::uses(number),
     }

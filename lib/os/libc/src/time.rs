@@ -74,7 +74,7 @@ fn clock_time(clock: c_int) -> Result<Duration> {
 }
 
 /// The present time of a clock that does not depend on which program runs.
-fn wall_time(clock: c_int) -> Option<Duration> {
+pub fn wall_time(clock: c_int) -> Option<Duration> {
     match clock {
         CLOCK_REALTIME => Some(time::unix_time()),
         CLOCK_MONOTONIC | CLOCK_RAW => Some(Duration::from_nanos(Instant::now().as_nanos())),

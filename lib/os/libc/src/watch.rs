@@ -1,5 +1,5 @@
 //! Waiting for several descriptors of any kind. A SCIF endpoint reports SCIF's own bits, a counter
-//! is ready by its value, and any other file by the events of its scheme.
+//! is ready by its value, a timer by the clock, and any other file by the events of its scheme.
 //!
 //! A wait over few connections begins with a short sleep, in which the kernel polls the words
 //! where bytes arrive: an answer that comes soon costs no request to the driver. After that, or if
@@ -20,6 +20,7 @@ use syscall::flag::EventFlags;
 use crate::bell::Bell;
 use crate::caught::{self, Interruption};
 use crate::counter::Counter;
+use crate::timer::Timer;
 use crate::{descriptor, own};
 
 unsafe extern "C" {
@@ -92,6 +93,8 @@ enum Source {
     Scif,
     /// By asking the counter; events report its changes.
     Counter(Arc<Counter>),
+    /// By the clock; events report settings of the timer.
+    Timer(Arc<Timer>),
     /// By the caller, who looks at the members; an event means that the set has to be looked at
     /// again.
     Set(Arc<Bell>),
@@ -110,6 +113,7 @@ impl Source {
         }
         match own::kind(number) {
             Some(own::Kind::Counter(counter)) => return Self::Counter(counter),
+            Some(own::Kind::Timer(timer)) => return Self::Timer(timer),
             Some(own::Kind::Set(_, bell)) => return Self::Set(bell),
             None => {}
         }
@@ -126,7 +130,10 @@ impl Source {
 
     /// Whether an event does not say what is ready, so that the file has to be asked.
     fn is_asked(&self) -> bool {
-        matches!(self, Self::Scif | Self::Counter(_) | Self::Set(_))
+        !matches!(
+            self,
+            Self::None | Self::Unknown | Self::Event | Self::Always | Self::Gone
+        )
     }
 }
 
@@ -147,6 +154,7 @@ pub fn watch<T>(
     mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
     let interruption = caught::begin();
+    let nanoseconds = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let deadline = limit.map(|limit| Instant::now().as_nanos().saturating_add(nanoseconds(limit)));
     let mut sources: Vec<Source> = entries
         .iter()
@@ -223,7 +231,7 @@ fn sleep_in_queue<T>(
         let is_last = left == Some(Duration::ZERO);
         let left = match core::mem::take(&mut is_in_haste) {
             true => Some(Duration::ZERO),
-            false => left,
+            false => until_timers(entries, &sources, left),
         };
         events.clear();
         // If events report some entries, the queue has to be read even when the limit is zero.
@@ -247,6 +255,16 @@ fn sleep_in_queue<T>(
         }
         forget_events(entries, &sources);
     }
+}
+
+/// How long to sleep: at most for `left`, and until the next timer expires that is not ready yet.
+fn until_timers(entries: &[Entry], sources: &[Source], left: Option<Duration>) -> Option<Duration> {
+    let next = |(entry, source): (&Entry, &Source)| match source {
+        Source::Timer(timer) if entry.revents == 0 => timer.until_next(),
+        _ => None,
+    };
+    let nexts = entries.iter().zip(sources).filter_map(next);
+    nexts.chain(left).min()
 }
 
 /// Stores in the entries what the events report.
@@ -345,6 +363,8 @@ fn sleep_shortly<T>(
             },
             Source::Counter(counter) => words.push(&[counter.word()]),
             Source::Set(_) => words.push(&[own::version_word()]),
+            // A short sleep could last beyond its time.
+            Source::Timer(_) => false,
             Source::Event => {
                 has_events = true;
                 true
@@ -418,10 +438,6 @@ fn find(entries: &mut [Entry], sources: &[Source], queue: Option<&mut Queue<usiz
     Ok(())
 }
 
-fn nanoseconds(limit: Duration) -> u64 {
-    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Subscribes an endpoint again if an event announced what another thread has taken since: the
 /// peer announces new bytes once for each request.
 fn renew(
@@ -477,9 +493,10 @@ fn subscribe(
     if wanted.is_empty() {
         return Ok(());
     }
-    // Not the number of a counter or a set, at which another thread may have put another file.
+    // Not the number of one of this library's, where another thread may have put another file.
     let watched = match source {
         Source::Counter(counter) => counter.watched(),
+        Source::Timer(timer) => timer.watched(),
         Source::Set(bell) => bell.reader(),
         Source::Scif => match sign_of(number) {
             // This costs the driver no request.
@@ -567,10 +584,11 @@ fn look(entries: &mut [Entry], sources: &[Source]) {
                 let found = if has_value { reads } else { 0 } | if has_room { writes } else { 0 };
                 entry.events & found
             }
+            Source::Timer(timer) if timer.has_expired() => entry.events & (IN | IN_NORMAL),
             Source::Always => entry.events & (IN | OUT | IN_NORMAL | OUT_NORMAL),
             Source::Gone => ERR,
             Source::Unknown => NVAL,
-            Source::Set(_) | Source::None => 0,
+            Source::Set(_) | Source::Timer(_) | Source::None => 0,
             Source::Event => entry.revents,
         };
     }
