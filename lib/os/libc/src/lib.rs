@@ -163,6 +163,8 @@ mod sysconf;
 #[cfg(target_os = "redox")]
 mod terminal;
 #[cfg(target_os = "redox")]
+mod thread_attributes;
+#[cfg(target_os = "redox")]
 mod thread_names;
 #[cfg(target_os = "redox")]
 mod threads;

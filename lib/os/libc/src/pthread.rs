@@ -14,6 +14,7 @@ use runtime::{Result, process, state};
 use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
 use crate::sync::{self, Shared};
+use crate::thread_attributes::Attributes;
 use crate::tls::{self, Block, Destructor};
 use crate::{affinity, jump, masks};
 
@@ -23,8 +24,6 @@ type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub const KEYS: usize = 64;
 /// How often the destructors of a thread's values are called as long as they set new values.
 pub const DESTRUCTOR_ROUNDS: usize = 4;
-/// `PTHREAD_STACK_MIN`.
-pub const SMALLEST_STACK: usize = 4096;
 
 /// The structure behind a `pthread_t`, owned by the thread and the thread that may join it.
 pub struct Record {
@@ -197,126 +196,6 @@ pub fn leave_count(leaves: bool) {
     }
 }
 
-/// `pthread_attr_t`: what a program can choose for a new thread.
-#[repr(C)]
-pub struct Attributes {
-    stack_size: usize,
-    detached: c_int,
-    /// Whether the thread may run on `processors` only.
-    is_bound: c_int,
-    /// A set of the first processors, as large as the size of relibc's structure allows.
-    processors: [u8; ATTRIBUTE_SET],
-}
-
-/// The bytes of the set of processors in a `pthread_attr_t`, for 128 of them.
-const ATTRIBUTE_SET: usize = 16;
-const _: () = assert!(size_of::<Attributes>() == 32);
-
-const DEFAULT_STACK: usize = 1024 * 1024;
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_init(attributes: *mut Attributes) -> c_int {
-    let initial = Attributes {
-        stack_size: DEFAULT_STACK,
-        detached: 0,
-        is_bound: 0,
-        processors: [u8::MAX; ATTRIBUTE_SET],
-    };
-    // SAFETY: the caller's place for the structure.
-    unsafe { attributes.write(initial) };
-    0
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
-    /// The smallest stack in bytes; the library itself needs part of it.
-    const USABLE: usize = 16 * 1024;
-    if size < SMALLEST_STACK {
-        return EINVAL;
-    }
-    // SAFETY: initialised before.
-    unsafe { (*attributes).stack_size = size.max(USABLE) };
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_getstacksize(
-    attributes: *const Attributes,
-    size: *mut usize,
-) -> c_int {
-    // SAFETY: initialised before; the caller's place.
-    unsafe { *size = (*attributes).stack_size };
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_getdetachstate(
-    attributes: *const Attributes,
-    detached: *mut c_int,
-) -> c_int {
-    // SAFETY: initialised before; the caller's place.
-    unsafe { *detached = (*attributes).detached };
-    0
-}
-
-/// `EINVAL` if none of the first 128 processors is in the set.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_setaffinity_np(
-    attributes: *mut Attributes,
-    size: usize,
-    set: *const u8,
-) -> c_int {
-    // SAFETY: the caller's set of that size.
-    match unsafe { affinity::read_set(size, set) } {
-        Ok(set) => {
-            let mut processors = [0; ATTRIBUTE_SET];
-            processors.copy_from_slice(&set[..ATTRIBUTE_SET]);
-            if processors == [0; ATTRIBUTE_SET] {
-                return EINVAL;
-            }
-            // SAFETY: initialised before.
-            unsafe {
-                (*attributes).processors = processors;
-                (*attributes).is_bound = 1;
-            }
-            0
-        }
-        Err(error) => error.errno,
-    }
-}
-
-/// Stores all processors unless others were chosen.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_getaffinity_np(
-    attributes: *const Attributes,
-    size: usize,
-    set: *mut u8,
-) -> c_int {
-    // SAFETY: initialised before.
-    let processors = unsafe { (*attributes).processors };
-    // SAFETY: the caller's place of that size.
-    let written = unsafe { affinity::write_set(affinity::widened(&processors), size, set) };
-    written.err().map_or(0, |error| error.errno)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_attr_setdetachstate(
-    attributes: *mut Attributes,
-    detached: c_int,
-) -> c_int {
-    if !(0..=1).contains(&detached) {
-        return EINVAL;
-    }
-    // SAFETY: initialised before.
-    unsafe { (*attributes).detached = detached };
-    0
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     place: *mut *const Record,
@@ -325,14 +204,8 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: null or initialised before.
-    let (stack_size, detached, processors) = match unsafe { attributes.as_ref() } {
-        Some(attributes) => (
-            attributes.stack_size,
-            attributes.detached != 0,
-            (attributes.is_bound != 0).then_some(affinity::widened(&attributes.processors)),
-        ),
-        None => (DEFAULT_STACK, false, None),
-    };
+    let attributes = unsafe { attributes.as_ref() }.unwrap_or(&Attributes::USUAL);
+    let (detached, processors) = (attributes.is_detached(), attributes.processors());
     // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {
         return EAGAIN;
@@ -345,7 +218,7 @@ pub unsafe extern "C" fn pthread_create(
     let started = record.handle.with(|handle| {
         RUNNING.fetch_add(1, Ordering::AcqRel);
         let thread = Builder::new()
-            .stack_size(stack_size)
+            .stack_size(attributes.stack_size())
             .fs_base(block.address())
             .spawn(move || {
                 if let Some(processors) = processors {

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long};
 use syscall::error::EINVAL;
 
 use crate::machine::{OPEN_MAX, TICKS, cache_line, memory, processors};
-use crate::{errno, pthread};
+use crate::{errno, pthread, thread_attributes};
 
 /// The numbers of `sysconf`, as in relibc, or as in Linux where relibc has none.
 const SC_ARG_MAX: c_int = 0;
@@ -96,7 +96,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         | SC_TIMEOUTS => POSIX,
         SC_THREAD_DESTRUCTOR_ITERATIONS => pthread::DESTRUCTOR_ROUNDS as c_long,
         SC_THREAD_KEYS_MAX => pthread::KEYS as c_long,
-        SC_THREAD_STACK_MIN => pthread::SMALLEST_STACK as c_long,
+        SC_THREAD_STACK_MIN => thread_attributes::SMALLEST_STACK as c_long,
         SC_PHYS_PAGES => errno::give(memory().map(|(total, _)| total)),
         SC_AVPHYS_PAGES => errno::give(memory().map(|(_, free)| free)),
         SC_NGROUPS_MAX => 0,

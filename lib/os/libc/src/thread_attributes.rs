@@ -1,0 +1,147 @@
+//! The attributes of new threads of `pthread.h`.
+
+use core::ffi::c_int;
+
+use syscall::error::EINVAL;
+
+use crate::affinity;
+
+/// `PTHREAD_STACK_MIN`.
+pub const SMALLEST_STACK: usize = 4096;
+
+/// `pthread_attr_t`: what a program can choose for a new thread.
+#[repr(C)]
+pub struct Attributes {
+    stack_size: usize,
+    detached: c_int,
+    /// Whether the thread may run on `processors` only.
+    is_bound: c_int,
+    /// A set of the first processors, as large as the size of relibc's structure allows.
+    processors: [u8; ATTRIBUTE_SET],
+}
+
+/// The bytes of the set of processors in a `pthread_attr_t`, for 128 of them.
+const ATTRIBUTE_SET: usize = 16;
+const _: () = assert!(size_of::<Attributes>() == 32);
+
+impl Attributes {
+    /// Those of a thread for which a program chooses nothing.
+    pub const USUAL: Self = Self {
+        stack_size: 1024 * 1024,
+        detached: 0,
+        is_bound: 0,
+        processors: [u8::MAX; ATTRIBUTE_SET],
+    };
+
+    /// The bytes of the thread's stack.
+    pub fn stack_size(&self) -> usize {
+        self.stack_size
+    }
+
+    /// Whether nobody joins the thread.
+    pub fn is_detached(&self) -> bool {
+        self.detached != 0
+    }
+
+    /// The set of the processors on which the thread may run; `None`: all.
+    pub fn processors(&self) -> Option<affinity::Set> {
+        (self.is_bound != 0).then_some(affinity::widened(&self.processors))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_init(attributes: *mut Attributes) -> c_int {
+    // SAFETY: the caller's place for the structure.
+    unsafe { attributes.write(Attributes::USUAL) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
+    /// The smallest stack in bytes; the library itself needs part of it.
+    const USABLE: usize = 16 * 1024;
+    if size < SMALLEST_STACK {
+        return EINVAL;
+    }
+    // SAFETY: initialised before.
+    unsafe { (*attributes).stack_size = size.max(USABLE) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getstacksize(
+    attributes: *const Attributes,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *size = (*attributes).stack_size };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getdetachstate(
+    attributes: *const Attributes,
+    detached: *mut c_int,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *detached = (*attributes).detached };
+    0
+}
+
+/// `EINVAL` if none of the first 128 processors is in the set.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setaffinity_np(
+    attributes: *mut Attributes,
+    size: usize,
+    set: *const u8,
+) -> c_int {
+    // SAFETY: the caller's set of that size.
+    match unsafe { affinity::read_set(size, set) } {
+        Ok(set) => {
+            let mut processors = [0; ATTRIBUTE_SET];
+            processors.copy_from_slice(&set[..ATTRIBUTE_SET]);
+            if processors == [0; ATTRIBUTE_SET] {
+                return EINVAL;
+            }
+            // SAFETY: initialised before.
+            unsafe {
+                (*attributes).processors = processors;
+                (*attributes).is_bound = 1;
+            }
+            0
+        }
+        Err(error) => error.errno,
+    }
+}
+
+/// Stores all processors unless others were chosen.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getaffinity_np(
+    attributes: *const Attributes,
+    size: usize,
+    set: *mut u8,
+) -> c_int {
+    // SAFETY: initialised before.
+    let processors = unsafe { (*attributes).processors };
+    // SAFETY: the caller's place of that size.
+    let written = unsafe { affinity::write_set(affinity::widened(&processors), size, set) };
+    written.err().map_or(0, |error| error.errno)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setdetachstate(
+    attributes: *mut Attributes,
+    detached: c_int,
+) -> c_int {
+    if !(0..=1).contains(&detached) {
+        return EINVAL;
+    }
+    // SAFETY: initialised before.
+    unsafe { (*attributes).detached = detached };
+    0
+}
