@@ -32,6 +32,8 @@ pub struct Queue<T> {
     clock: Option<Fd>,
     /// The earliest point of time, in nanoseconds, at which the clock will post an event.
     alarm: Option<u64>,
+    /// Whether the last wait was interrupted.
+    was_interrupted: bool,
 }
 
 /// Something a source reported.
@@ -92,6 +94,7 @@ impl<T: Copy + PartialEq> Queue<T> {
             watched: Vec::new(),
             clock: None,
             alarm: None,
+            was_interrupted: false,
         })
     }
 
@@ -200,8 +203,14 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(())
     }
 
+    /// Whether the last wait has ended because somebody has interrupted the thread.
+    pub fn was_interrupted(&self) -> bool {
+        self.was_interrupted
+    }
+
     /// Waits for events and stores those of the sources.
     fn read(&mut self, ready: &mut Vec<Ready<T>>) -> Result<()> {
+        self.was_interrupted = false;
         let mut events = [const {
             Event {
                 id: 0,
@@ -219,7 +228,10 @@ impl<T: Copy + PartialEq> Queue<T> {
         };
         let count = match self.file.read(bytes).map_err(Error::from) {
             Ok(count) => count,
-            Err(Error { errno: EINTR }) => return Ok(()),
+            Err(Error { errno: EINTR }) => {
+                self.was_interrupted = true;
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         if count % size_of::<Event>() != 0 {

@@ -558,27 +558,33 @@ fn is_dead_in(list: &str, pid: u32) -> bool {
 /// Waits for the child `pid`, or for any child if it is 0. Returns `None` if `poll` is set and no
 /// such child has ended yet. ECHILD: there is no such child.
 pub fn wait_pid(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
+    loop {
+        match wait_pid_once(pid, poll) {
+            Err(Error { errno: EINTR }) => {}
+            result => return result,
+        }
+    }
+}
+
+/// As [`wait_pid`], and is not restarted when interrupted (EINTR).
+pub fn wait_pid_once(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
     let process = fd::check(state::proc_fd()).map_err(|_| Error::new(ECHILD))?;
     let metadata = [ProcCall::Waitpid as u64, u64::from(pid), u64::from(poll)];
-    loop {
-        let mut status = [0_usize];
-        // SAFETY: the payload is one live word of our own.
-        let result = unsafe {
-            fd::call_raw(
-                process,
-                status.as_mut_ptr().cast(),
-                size_of::<usize>(),
-                CallFlags::READ,
-                &metadata,
-            )
-        };
-        return match result {
-            Ok(0) => Ok(None),
-            Ok(pid) => Ok(Some((pid as u32, ExitStatus::from_raw(status[0] as i32)))),
-            Err(Error { errno: EINTR }) => continue,
-            Err(error) => Err(error),
-        };
-    }
+    let mut status = [0_usize];
+    // SAFETY: the payload is one live word of our own.
+    let result = unsafe {
+        fd::call_raw(
+            process,
+            status.as_mut_ptr().cast(),
+            size_of::<usize>(),
+            CallFlags::READ,
+            &metadata,
+        )
+    };
+    Ok(match result? {
+        0 => None,
+        pid => Some((pid as u32, ExitStatus::from_raw(status[0] as i32))),
+    })
 }
 
 /// Waits for any child.

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use libredox::Fd;
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, Error, Result};
-use syscall::flag::ContextStatus;
+use syscall::flag::{ContextStatus, ContextVerb};
 
 use crate::sync::{Mutex, Signal};
 use crate::{fd, heap, spawn, state, sys};
@@ -128,6 +128,11 @@ impl<T> JoinHandle<T> {
         self.done.wait();
         let result = self.result.lock().take();
         result.ok_or(Error::new(EINVAL))
+    }
+
+    /// What is set when the thread's function has returned.
+    pub fn done(&self) -> Arc<Signal> {
+        Arc::clone(&self.done)
     }
 
     /// The descriptor of the thread. The thread closes it when its function has returned.
@@ -282,6 +287,17 @@ fn run(thread: usize, pointer: usize) -> Result<()> {
     selection.close()?;
     drop(choosing);
     spawn::start(thread)
+}
+
+/// Ends the wait of the thread behind a descriptor (`EINTR`), if it sleeps.
+///
+/// # Errors
+/// `EBADF`, `EMFILE`, `ENOMEM`.
+pub fn interrupt(thread: usize) -> Result<()> {
+    let status = Fd::new(fd::dup_upper(thread, b"status")?);
+    let verb = ContextVerb::Interrupt as usize;
+    fd::write(status.raw(), &verb.to_ne_bytes())?;
+    Ok(())
 }
 
 /// Lets other threads and processes run.

@@ -8,6 +8,7 @@ use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign, Watched};
 use hal::kernel::ends_abandoned_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
+use syscall::error::EINTR;
 use syscall::flag::EventFlags;
 
 use super::{Result, readiness};
@@ -44,7 +45,7 @@ impl PollFd {
 /// limit). Returns the number of entries that are ready; 0 once the time is over.
 ///
 /// # Errors
-/// Those of the event queue.
+/// `EINTR`; those of the event queue.
 pub fn poll(entries: &mut [PollFd], limit: Option<Duration>) -> Result<usize> {
     let ask = |_: usize, entry: &PollFd| readiness(entry.epd, entry.events);
     poll_by(entries, limit, ask, |_, _| Sign::Event)
@@ -178,7 +179,7 @@ impl Deadline {
     /// the wait ends after [`POLL_INTERVAL`] without an event, so that the caller asks the daemon.
     ///
     /// # Errors
-    /// Those of the event queue and the clock.
+    /// `EINTR`; those of the event queue and the clock.
     pub(crate) fn wait<T: Copy + PartialEq>(
         &self,
         queue: &mut Queue<T>,
@@ -195,8 +196,11 @@ impl Deadline {
             true => left,
             false => Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)),
         };
-        let waited = queue.wait(left, events);
-        waited.map(|_| true).map_err(|error| error.errno)
+        queue.wait(left, events).map_err(|error| error.errno)?;
+        match queue.was_interrupted() {
+            true => Err(EINTR),
+            false => Ok(true),
+        }
     }
 }
 

@@ -66,13 +66,8 @@ extern "C" fn redox_close_v1(fd: usize) -> RawResult {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn redox_read_v1(fd: usize, buffer: *mut u8, length: usize) -> RawResult {
     // The raw pointer is passed on unchanged, as redox-scheme passes uninitialised memory.
-    loop {
-        // SAFETY: the caller vouches for the buffer.
-        let result = unsafe { sys::raw(syscall::SYS_READ, [fd, buffer as usize, length, 0, 0, 0]) };
-        if result != mux(Err(Error::new(syscall::EINTR))) {
-            return result;
-        }
-    }
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { sys::raw(syscall::SYS_READ, [fd, buffer as usize, length, 0, 0, 0]) }
 }
 
 /// # Safety

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use syscall::error::EINTR;
 use syscall::{FUTEX_WAIT, FUTEX_WAKE, SYS_FUTEX, TimeSpec};
 
 use crate::sys;
@@ -39,6 +40,21 @@ impl Signal {
             // interruption) just leads to another look.
             let _ = unsafe { self.futex(FUTEX_WAIT, 0, 0) };
         }
+    }
+
+    /// Sleeps until it is set.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn wait_once(&self) -> syscall::Result<()> {
+        while !self.is_set() {
+            // SAFETY: as in `wait`.
+            match unsafe { self.futex(FUTEX_WAIT, 0, 0) } {
+                Err(error) if error.errno == EINTR => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Sleeps until it is set or the deadline has passed. Returns whether it is set.
