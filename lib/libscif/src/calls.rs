@@ -13,7 +13,7 @@ use skiff_libc::{descriptor, errno};
 use syscall::PAGE_SIZE;
 use syscall::error::EINVAL;
 
-use crate::system::endpoint;
+use crate::system::{endpoint, interruptible};
 use crate::{Result, range, table, user};
 
 /// `struct scif_port_id`.
@@ -102,7 +102,7 @@ extern "C" fn scif_connect(epd: c_int, to: *const PortNumber) -> c_int {
         let port = u16::from_le_bytes([port_low, port_high]);
         raw::connect(epd, PortId::new(node, port)).map(c_int::from)
     };
-    give(connect())
+    give(interruptible(connect))
 }
 
 #[unsafe(no_mangle)]
@@ -133,7 +133,7 @@ extern "C" fn scif_accept(
         }
         stored
     };
-    done(accept())
+    done(interruptible(accept))
 }
 
 #[unsafe(no_mangle)]

@@ -42,3 +42,8 @@ pub fn is_alone() -> bool {
 pub fn set_alone(is_alone: bool) {
     IS_ALONE.store(is_alone, Ordering::Relaxed);
 }
+
+/// Makes a call, which nobody interrupts here.
+pub fn interruptible<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    call()
+}

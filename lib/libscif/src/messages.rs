@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use scif::bypass::Bypass;
 use syscall::error::EINVAL;
 
-use crate::system::{endpoint, fail};
+use crate::system::{endpoint, fail, interruptible};
 use crate::{Result, range, table};
 
 /// Converts a count for C: -1 on failure, with `errno`.
@@ -52,20 +52,19 @@ unsafe extern "C" fn scif_send(
 unsafe fn send_slowly(epd: c_int, message: *mut c_void, length: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let of = |length| unsafe { range(message, length) };
-    if let Ok(length @ 1..) = usize::try_from(length) {
-        let send = |epd, bypass: &Bypass| bypass.send(epd, of(length), flags as u32);
-        if let Some(sent) = table::with_known(epd, send) {
-            return give(sent);
+    give(interruptible(|| {
+        if let Ok(length @ 1..) = usize::try_from(length) {
+            let send = |epd, bypass: &Bypass| bypass.send(epd, of(length), flags as u32);
+            if let Some(sent) = table::with_known(epd, send) {
+                return sent;
+            }
         }
-    }
-    let send = || {
         let epd = endpoint(epd)?;
         match length_of(length)? {
             Some(length) => table::with(epd, |bypass| bypass.send(epd, of(length), flags as u32)),
             None => Ok(0),
         }
-    };
-    give(send())
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -95,18 +94,17 @@ unsafe extern "C" fn scif_recv(
 unsafe fn receive_slowly(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let of = |length| unsafe { range(buffer, length) };
-    if let Ok(length @ 1..) = usize::try_from(length) {
-        let receive = |epd, bypass: &Bypass| bypass.recv(epd, of(length), flags as u32);
-        if let Some(received) = table::with_known(epd, receive) {
-            return give(received);
+    give(interruptible(|| {
+        if let Ok(length @ 1..) = usize::try_from(length) {
+            let receive = |epd, bypass: &Bypass| bypass.recv(epd, of(length), flags as u32);
+            if let Some(received) = table::with_known(epd, receive) {
+                return received;
+            }
         }
-    }
-    let receive = || {
         let epd = endpoint(epd)?;
         match length_of(length)? {
             Some(length) => table::with(epd, |bypass| bypass.recv(epd, of(length), flags as u32)),
             None => Ok(0),
         }
-    };
-    give(receive())
+    }))
 }

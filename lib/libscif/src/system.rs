@@ -9,6 +9,7 @@ use crate::Result;
 
 pub use runtime::thread::is_alone;
 pub use skiff_libc::errno::fail;
+pub use skiff_libc::points::interruptible;
 
 /// Converts a descriptor for the system: `EBADF` if it does not exist, `ENOTTY` if it is not one
 /// of the `scif:` scheme.

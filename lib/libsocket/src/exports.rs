@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use skiff_libc::{descriptor, errno};
+use skiff_libc::{descriptor, errno, points};
 use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::address::{AF_UNIX, Address, SOCKADDR_BYTES};
@@ -130,7 +130,7 @@ unsafe extern "C" fn accept4(
     if !address.is_null() && length.is_null() {
         return errno::fail(EFAULT);
     }
-    let accepted = calls::accept(number, flags);
+    let accepted = points::interruptible(|| calls::accept(number, flags));
     descriptor::note_use(number);
     give(accepted.and_then(|(new, peer)| {
         // SAFETY: the same contract.
@@ -143,7 +143,10 @@ unsafe extern "C" fn accept4(
 unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Length) -> c_int {
     // SAFETY: the same contract.
     let address = unsafe { address_at(address, length) };
-    let connected = socket::find(number).and_then(|_| calls::connect(number, address?));
+    let connected = points::interruptible(|| {
+        socket::find(number)?;
+        calls::connect(number, address?)
+    });
     descriptor::note_use(number);
     done(connected)
 }
@@ -198,18 +201,19 @@ fn whole(start: *const c_void, length: usize) -> [Part; 1] {
 }
 
 fn send_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> isize {
-    let send = || {
+    let sent = points::interruptible(|| {
         let (index, socket) = socket::find(number)?;
         files::send(index, &socket, parts?, flags)
-    };
-    let sent = send();
+    });
     descriptor::note_use(number);
     count(sent)
 }
 
 fn receive_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> Result<Received> {
-    let (index, socket) = socket::find(number)?;
-    let received = files::receive(index, &socket, parts?, flags);
+    let received = points::interruptible(|| {
+        let (index, socket) = socket::find(number)?;
+        files::receive(index, &socket, parts?, flags)
+    });
     descriptor::note_use(number);
     received
 }

@@ -75,7 +75,7 @@ typedef struct {
 #define PTHREAD_PROCESS_PRIVATE 0
 #define PTHREAD_PROCESS_SHARED 1
 #define PTHREAD_ONCE_INIT 0
-/* Nothing is cancelled, so these have no effect. */
+/* A thread is cancelled at cancellation points only. */
 #define PTHREAD_CANCEL_ENABLE 0
 #define PTHREAD_CANCEL_DISABLE 1
 #define PTHREAD_CANCEL_DEFERRED 0

@@ -76,7 +76,7 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
         let changes = CHANGES.load(Ordering::Acquire);
         let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
         if has_ended {
-            arrivals::arrives(SIGALRM, Origin::SYSTEM);
+            arrivals::arrives_outside(SIGALRM, Origin::SYSTEM);
         } else {
             // Whatever ends the wait, the loop looks at the timer again.
             let _ = sync::wait(&CHANGES, changes, end);

@@ -10,11 +10,12 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::signals::{self, Arrival, Choice};
-use syscall::error::EINTR;
+use runtime::{Error, Result};
+use syscall::error::{EAGAIN, EINTR};
 
 use crate::handlers::{self, Disposition, IGNORE, Origin, Outcome};
 use crate::sync::{self, Shared};
-use crate::{caught, masks, process, pthread, tls};
+use crate::{caught, interrupter, masks, points, process, pthread, tls};
 
 /// What the process manager was told to do with signals.
 pub struct Told {
@@ -93,7 +94,7 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
     masks::set(0);
     loop {
         match signals::fetch() {
-            Ok(Some(arrival)) => arrives(arrival.number as c_int, origin_of(&arrival)),
+            Ok(Some(arrival)) => arrives_outside(arrival.number as c_int, origin_of(&arrival)),
             Err(error) if error.errno == EINTR => {}
             // Nothing is caught any more, or the process manager has gone.
             Ok(None) | Err(_) => break,
@@ -131,13 +132,24 @@ pub fn choose(number: c_int, chosen: &Disposition) {
 }
 
 /// Handles a signal of this process: one that all threads block, or for which one waits, is held.
-pub fn arrives(number: c_int, origin: Origin) {
+fn arrives(number: c_int, origin: Origin) {
     let Some(bit) = masks::bit(number) else {
         return;
     };
     match is_free(bit) {
         true => take_effect(number, origin),
         false => hold(number, origin),
+    }
+}
+
+/// As [`arrives`], in a thread of this library: the handler ends the call of the first thread.
+pub fn arrives_outside(number: c_int, origin: Origin) {
+    let (before, call) = (handlers::ending(), interrupter::call_of_first());
+    arrives(number, origin);
+    if let Some(call) = call
+        && handlers::ending() != before
+    {
+        call.end();
     }
 }
 
@@ -156,10 +168,15 @@ fn hold(number: c_int, origin: Origin) {
     HELD.with(|held| {
         held.entry(number).or_insert(origin);
     });
-    COUNT.fetch_add(1, Ordering::Release);
-    sync::wake(&COUNT, usize::MAX >> 1);
+    look_again();
     // A thread may have unblocked it meanwhile, and found nothing.
     deliver_held();
+}
+
+/// Has the threads that wait for signals look for them.
+pub fn look_again() {
+    COUNT.fetch_add(1, Ordering::Release);
+    sync::wake(&COUNT, usize::MAX >> 1);
 }
 
 /// Calls the handler in the calling thread, or does what the signal does otherwise.
@@ -169,6 +186,13 @@ fn take_effect(number: c_int, origin: Origin) {
     }
     // The handler may have blocked others meanwhile.
     deliver_held();
+}
+
+/// Takes the first signal of a set that was sent to the calling thread, or that is held.
+fn take_any(set: u64) -> Option<(c_int, Origin)> {
+    let own = points::own().take(set);
+    own.map(|number| (number, Origin::own()))
+        .or_else(|| take(set))
 }
 
 /// Takes the first signal of a set that is held.
@@ -224,6 +248,7 @@ pub fn block(mask: u64) {
     }
     masks::set(mask);
     deliver_held();
+    points::handle_signals();
 }
 
 /// The signals that are held.
@@ -234,23 +259,29 @@ pub fn held() -> u64 {
     })
 }
 
-/// Waits for a signal of a set, at most until `end` (monotonic clock, nanoseconds). `None`: none
-/// has come until then.
-pub fn wait(set: u64, end: Option<u64>) -> Option<(c_int, Origin)> {
+/// Waits for a signal of a set, at most until `end` (monotonic clock, nanoseconds).
+///
+/// # Errors
+/// `EAGAIN`: none has come until then; `EINTR`: the thread has to look at what others want of it.
+pub fn wait(set: u64, end: Option<u64>) -> Result<(c_int, Origin)> {
     tell(|told| told.caught |= set & !told.ignored);
     let id = tls::gettid();
     AWAITED.with(|awaited| awaited.insert(id, set));
     let found = loop {
         let count = COUNT.load(Ordering::Acquire);
-        if let Some(found) = take(set) {
-            break Some(found);
+        if let Some(found) = take_any(set) {
+            break Ok(found);
         }
         let is_over = |end: u64| runtime::time::Instant::now().as_nanos() >= end;
         if end.is_some_and(is_over) {
-            break None;
+            break Err(Error::new(EAGAIN));
         }
-        // Whatever ends the wait, the loop looks again.
-        let _ = sync::wait(&COUNT, count, end);
+        // After any other answer the loop looks again.
+        if let Err(error @ Error { errno: EINTR }) =
+            points::sleeping(|| sync::wait(&COUNT, count, end))
+        {
+            break Err(error);
+        }
     };
     AWAITED.with(|awaited| awaited.remove(&id));
     // Another one of the set may have come that no thread blocks.
@@ -275,10 +306,11 @@ pub fn forked() {
     });
 }
 
-/// Ends the thread that fetches signals, as another program is to take the place of this one: it
-/// catches nothing at first, and must be the only thread. Returns what [`resume`] needs if that
-/// fails.
+/// Ends the threads that fetch signals and interrupt others, as another program is to take the
+/// place of this one: it catches nothing at first, and must be the only thread. Returns what
+/// [`resume`] needs if that fails.
 pub fn leave() -> Option<Choice> {
+    interrupter::leave();
     let former = signals::give_up()?;
     let children = masks::bit(handlers::SIGCHLD).unwrap_or_default();
     if former.ignored & children != 0 {

@@ -12,7 +12,7 @@ use syscall::error::{EINVAL, Error};
 use syscall::flag::O_CREAT;
 
 use crate::files::{self, path_of};
-use crate::{descriptor, errno, transfers};
+use crate::{descriptor, errno, points, transfers};
 
 /// C's `AT_FDCWD`: names are relative to the working directory.
 const HERE: c_int = -100;
@@ -68,6 +68,7 @@ unsafe extern "C" fn openat(
     flags: c_int,
     mut arguments: ...
 ) -> c_int {
+    points::pass();
     let creates = flags as u32 as usize & O_CREAT != 0;
     // SAFETY: the caller's string; with O_CREAT a mode was passed.
     let (path, mode) = unsafe {

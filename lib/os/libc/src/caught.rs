@@ -5,13 +5,14 @@
 use alloc::sync::Arc;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use core::time::Duration;
 
 use hal::idle_poll::Watched;
-use runtime::time::{self, Instant};
-use runtime::{Result, fd};
+use runtime::time::Instant;
+use runtime::{Error, Result, fd};
+use syscall::error::EINTR;
 
 use crate::bell::Bell;
+use crate::points;
 use crate::sync::{self, Shared};
 use crate::tls;
 
@@ -66,12 +67,18 @@ pub fn note() {
     }
 }
 
-/// Sleeps until a handler has run since the count was `before`.
-pub fn wait(before: u32) {
+/// Sleeps until a handler has run since the count was `before`: `EINTR`, as the calls that this
+/// ends return. Also if the thread has to look at what others want of it.
+pub fn wait(before: u32) -> Error {
     while count() == before {
-        // Whatever ends the wait, the loop looks at the count again.
-        let _ = sync::wait(&COUNT, before, None);
+        // After any other answer the loop looks at the count again.
+        if let Err(error @ Error { errno: EINTR }) =
+            points::sleeping(|| sync::wait(&COUNT, before, None))
+        {
+            return error;
+        }
     }
+    Error::new(EINTR)
 }
 
 /// What interrupts a wait of the first thread.
@@ -126,22 +133,28 @@ impl Interruption {
     }
 }
 
-/// Sleeps. Returns the time that is left when a handler has ended the sleep.
-pub fn sleep(length: Duration) -> Duration {
-    let Some(interruption) = begin() else {
-        time::sleep(length);
-        return Duration::ZERO;
-    };
-    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-    let end = Instant::now().as_nanos().saturating_add(length);
-    loop {
-        let left = end.saturating_sub(Instant::now().as_nanos());
-        if left == 0 || interruption.has_come() {
-            return Duration::from_nanos(left);
+/// Sleeps until the monotonic clock shows `end` (nanoseconds).
+///
+/// # Errors
+/// `EINTR`: a handler has ended the sleep, or the thread has to look at what others want of it.
+pub fn sleep(end: u64) -> Result<()> {
+    /// A word that never changes.
+    static NOTHING: AtomicU32 = AtomicU32::new(0);
+    let interruption = begin();
+    while Instant::now().as_nanos() < end {
+        let (word, value) = match &interruption {
+            Some(interruption) if interruption.has_come() => return Err(Error::new(EINTR)),
+            Some(interruption) => (&COUNT, interruption.before),
+            None => (&NOTHING, 0),
+        };
+        // After any other answer the loop looks at the time again.
+        if let Err(error @ Error { errno: EINTR }) =
+            points::sleeping(|| sync::wait(word, value, Some(end)))
+        {
+            return Err(error);
         }
-        // Whatever ends the wait, the loop looks again.
-        let _ = sync::wait(&COUNT, interruption.before, Some(end));
     }
+    Ok(())
 }
 
 /// Called in the child of a fork, whose only thread is the first one.

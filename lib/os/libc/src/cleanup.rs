@@ -1,10 +1,7 @@
-//! The end of a thread before its function returns: the handlers that `pthread_exit` calls, and
-//! the settings of cancellation. No thread is ever cancelled, so these settings are only stored.
+//! The handlers that are called when a thread ends before its function returns.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-
-use syscall::error::{EINVAL, ENOSYS};
 
 use crate::tls::{self, Destructor, Handler};
 
@@ -53,40 +50,3 @@ pub fn run_all() {
         *top = null_mut();
     }
 }
-
-/// Sets one of the two settings, which have the values 0 and 1.
-unsafe fn exchange(place: *mut c_int, value: c_int, old: *mut c_int) -> c_int {
-    if !(0..=1).contains(&value) {
-        return EINVAL;
-    }
-    // SAFETY: a place in the calling thread's control block, and the caller's place or null.
-    unsafe {
-        let before = place.replace(value);
-        if let Some(old) = old.as_mut() {
-            *old = before;
-        }
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int {
-    // SAFETY: the control block of the calling thread; the caller's place or null.
-    unsafe { exchange(&raw mut (*tls::control()).cancellation.state, state, old) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int {
-    // SAFETY: as above.
-    unsafe { exchange(&raw mut (*tls::control()).cancellation.kind, kind, old) }
-}
-
-/// Fails, as no thread can be cancelled.
-#[unsafe(no_mangle)]
-extern "C" fn pthread_cancel(_thread: *const c_void) -> c_int {
-    ENOSYS
-}
-
-/// Has nothing to do, as no thread is cancelled.
-#[unsafe(no_mangle)]
-extern "C" fn pthread_testcancel() {}

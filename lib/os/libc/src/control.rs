@@ -6,7 +6,7 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EINVAL, ENOTTY};
 use syscall::flag::O_NONBLOCK;
 
-use crate::{descriptor, errno, locking, own, umad};
+use crate::{descriptor, errno, locking, own, points, umad};
 
 unsafe extern "C" {
     /// Handles the requests of `scif_ioctl.h`; in `libscif`.
@@ -125,9 +125,11 @@ fn set_nonblocking(number: c_int, set: bool) -> Result<c_int> {
 unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) -> c_int {
     if usize::try_from(command).is_ok_and(locking::is_command) {
         // SAFETY: C's contract: these commands take a pointer to a structure.
-        return errno::give(unsafe {
-            locking::control(number, command as usize, arguments.arg::<*mut _>())
-        });
+        let request = unsafe { arguments.arg::<*mut _>() };
+        return errno::give(points::interruptible(|| {
+            // SAFETY: as above.
+            unsafe { locking::control(number, command as usize, request) }
+        }));
     }
     // SAFETY: commands without an argument do not look at what is read here, which lies in the
     // register save area in any case. Flags are an `int`, whose upper half is undefined.

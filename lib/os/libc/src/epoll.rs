@@ -18,7 +18,7 @@ use crate::bell::Bell;
 use crate::own::{self, Kind};
 use crate::sets::{self, EDGE, EVENTS, SETS, Sets, stamp};
 use crate::watch::{self, Entry, IN, IN_NORMAL, NVAL};
-use crate::{descriptor, errno};
+use crate::{descriptor, errno, points};
 
 const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -350,5 +350,6 @@ unsafe extern "C" fn epoll_wait(
 ) -> c_int {
     let limit = watch::limit_of(milliseconds);
     // SAFETY: the same contract.
-    errno::small(unsafe { wait(set, places.cast(), count, limit) })
+    let ready = points::ended_by_handlers(|| unsafe { wait(set, places.cast(), count, limit) });
+    errno::small(ready)
 }

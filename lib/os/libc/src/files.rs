@@ -8,7 +8,7 @@ use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::parts::{self, Part, parts_of};
-use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
+use crate::{descriptor, errno, linux_names, own, points, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// Reads from a socket into the parts; the count, or a negated error number. In `libsocket`.
@@ -80,6 +80,7 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mut arguments: ...) -> c_int {
+    points::pass();
     // SAFETY: the caller's string; with O_CREAT a mode was passed.
     let (path, mode) = unsafe {
         let creates = flags as u32 as usize & O_CREAT != 0;
@@ -97,6 +98,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mut arguments: ...)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
+    points::pass();
     let flags = (O_WRONLY | O_CREAT | O_TRUNC) as c_int;
     // SAFETY: the caller's string.
     let path = unsafe { path_of(path) };
@@ -104,7 +106,8 @@ unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn close(number: c_int) -> c_int {
+extern "C" fn close(number: c_int) -> c_int {
+    points::pass();
     errno::done(descriptor::close(number))
 }
 
@@ -226,13 +229,15 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(number: c_int, buffer: *mut c_void, size: usize) -> isize {
     // SAFETY: the caller's buffer.
-    errno::give(unsafe { read_raw(number, buffer, size) }.map(|count| count as isize))
+    let read = points::interruptible(|| unsafe { read_raw(number, buffer, size) });
+    errno::give(read.map(|count| count as isize))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize {
     // SAFETY: the caller's bytes.
-    errno::give(unsafe { write_raw(number, buffer, size) }.map(|count| count as isize))
+    let written = points::interruptible(|| unsafe { write_raw(number, buffer, size) });
+    errno::give(written.map(|count| count as isize))
 }
 
 #[unsafe(no_mangle)]
@@ -247,6 +252,7 @@ extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
+    points::pass();
     let sync = || {
         // A pipe or a connection has no storage to write through to.
         if descriptor::is_socket(number) || descriptor::is_pipe(number)? {
@@ -537,15 +543,17 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
         Ok(parts) => parts,
         Err(error) => return errno::fail(error.errno),
     };
-    if descriptor::is_socket(number) {
-        // SAFETY: the same contract.
-        let result = unsafe { skiff_socket_read(number, parts.as_ptr(), parts.len()) };
-        descriptor::note_use(number);
-        return errno::give(of_library(result).map(|count| count as isize));
-    }
-    count_of(parts::each(parts, |part| {
-        // SAFETY: the caller's buffers.
-        unsafe { read_raw(number, part.start, part.length) }
+    count_of(points::interruptible(|| {
+        if descriptor::is_socket(number) {
+            // SAFETY: the same contract.
+            let result = unsafe { skiff_socket_read(number, parts.as_ptr(), parts.len()) };
+            descriptor::note_use(number);
+            return of_library(result);
+        }
+        parts::each(parts, |part| {
+            // SAFETY: the caller's buffers.
+            unsafe { read_raw(number, part.start, part.length) }
+        })
     }))
 }
 
@@ -556,14 +564,14 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         Ok(parts) => parts,
         Err(error) => return errno::fail(error.errno),
     };
-    if descriptor::is_socket(number) {
-        // SAFETY: the same contract.
-        let result = unsafe { skiff_socket_write(number, parts.as_ptr(), parts.len()) };
-        descriptor::note_use(number);
-        return errno::give(of_library(result).map(|count| count as isize));
-    }
-    // SAFETY: the caller's bytes, here and in the call below.
-    count_of(unsafe {
-        parts::write_groups(parts, |part| write_raw(number, part.start, part.length))
-    })
+    count_of(points::interruptible(|| {
+        if descriptor::is_socket(number) {
+            // SAFETY: the same contract.
+            let result = unsafe { skiff_socket_write(number, parts.as_ptr(), parts.len()) };
+            descriptor::note_use(number);
+            return of_library(result);
+        }
+        // SAFETY: the caller's bytes, here and in the call below.
+        unsafe { parts::write_groups(parts, |part| write_raw(number, part.start, part.length)) }
+    }))
 }

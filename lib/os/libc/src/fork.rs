@@ -8,13 +8,13 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers, locale,
-    masks, messages, own, plusplus, popen, process, pthread, random, search, segments, sets,
-    sharing, stream, strings, terminal, time, transfers, usage, users, wide,
+    advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers,
+    interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread, random,
+    search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage, users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 36] = [
+const LOCKS: [&dyn Lock; 38] = [
     &HANDLERS,
     &alarm::TIMER,
     // Pairs in the order in which they are taken elsewhere.
@@ -24,10 +24,12 @@ const LOCKS: [&dyn Lock; 36] = [
     &segments::ATTACHED,
     &advice::PAGES,
     &arrivals::TOLD,
+    &interrupter::WORK,
     &masks::MASKS,
     &caught::BELL,
     &messages::LOG,
     &handlers::HANDLERS,
+    &points::HANDLE,
     &arrivals::HELD,
     &arrivals::AWAITED,
     &environment::OWN,
@@ -122,6 +124,7 @@ extern "C" fn fork() -> c_int {
         sets::forked();
         stream::forked();
         alarm::forked();
+        interrupter::forked();
         arrivals::forked();
     }
     skiff_scif_after_fork(in_child);

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sync::Shared;
 use crate::{caught, masks};
@@ -18,8 +19,18 @@ const COUNT: usize = 65;
 
 /// `SA_NODEFER`: the handler's own signal is not blocked meanwhile.
 const NO_DEFER: c_int = 0x1000_0000;
+/// `SA_RESTART`: most calls that the handler has interrupted go on.
+pub const RESTARTS: c_int = 0x0800_0000;
 /// `SA_RESETHAND`: the handler is called once.
 const ONCE: c_int = 0x2000_0000;
+
+/// Counts the calls of handlers without `SA_RESTART`.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// How many handlers have run without `SA_RESTART`.
+pub fn ending() -> u32 {
+    ENDING.load(Ordering::Relaxed)
+}
 
 /// What the program does with a signal.
 #[derive(Clone, Copy)]
@@ -76,6 +87,12 @@ impl Origin {
         user: 0,
         status: 0,
     };
+
+    /// From this process.
+    pub fn own() -> Self {
+        let user = runtime::process::own_meta().ruid;
+        Self::process(runtime::process::id() as c_int, user)
+    }
 
     /// From a process.
     pub fn process(process: c_int, user: c_uint) -> Self {
@@ -137,7 +154,10 @@ pub enum Outcome {
     /// Nothing.
     Nothing,
     /// A handler has run.
-    Handled,
+    Handled {
+        /// Whether calls that it has interrupted go on.
+        restarts: bool,
+    },
     /// The signal has to end the process.
     Ends,
 }
@@ -172,7 +192,11 @@ pub fn deliver(number: c_int, origin: Origin) -> Outcome {
     handler(number, &raw mut information, null());
     masks::set(before);
     caught::note();
-    Outcome::Handled
+    let restarts = chosen.flags & RESTARTS != 0;
+    if !restarts {
+        ENDING.fetch_add(1, Ordering::Relaxed);
+    }
+    Outcome::Handled { restarts }
 }
 
 /// Whether a signal would do nothing now.

@@ -45,6 +45,8 @@ mod bell;
 #[cfg(target_os = "redox")]
 mod builtins;
 #[cfg(target_os = "redox")]
+mod cancel;
+#[cfg(target_os = "redox")]
 mod caught;
 #[cfg(target_os = "redox")]
 mod children;
@@ -87,6 +89,8 @@ mod groups;
 #[cfg(target_os = "redox")]
 mod handlers;
 #[cfg(target_os = "redox")]
+mod interrupter;
+#[cfg(target_os = "redox")]
 mod jump;
 #[cfg(target_os = "redox")]
 mod keeper;
@@ -120,6 +124,8 @@ mod own;
 pub mod parts;
 #[cfg(target_os = "redox")]
 mod plusplus;
+#[cfg(target_os = "redox")]
+pub mod points;
 #[cfg(target_os = "redox")]
 mod poll;
 #[cfg(target_os = "redox")]

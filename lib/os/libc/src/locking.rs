@@ -9,7 +9,7 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EACCES, EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP, EOVERFLOW, ESRCH};
 use syscall::flag::{CallFlags, O_RDONLY, O_WRONLY, SEEK_CUR, StdFsCallKind};
 
-use crate::{descriptor, errno};
+use crate::{descriptor, errno, points};
 
 /// C's `struct flock`.
 #[repr(C)]
@@ -151,9 +151,17 @@ pub unsafe fn control(number: c_int, command: usize, request: *mut Request) -> R
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
+extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
+    errno::done(points::interruptible(|| lock(number, operation)))
+}
+
+/// `flock`.
+///
+/// # Errors
+/// `EBADF`, `EINTR`, `EINVAL`, `ENOLCK`, `EWOULDBLOCK`.
+pub fn lock(number: c_int, operation: c_int) -> Result<()> {
     const AT_ONCE: c_int = 4;
-    let locked = descriptor::check(number).and_then(|number| {
+    descriptor::check(number).and_then(|number| {
         let waits = if operation & AT_ONCE == 0 { WAITS } else { 0 };
         fd::fcntl(number, syscall::F_GETFL, 0)?;
         // `LOCK_SH`, `LOCK_EX`, `LOCK_UN`.
@@ -164,8 +172,7 @@ pub extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
             _ => return Err(Error::new(EINVAL)),
         };
         call(number, kind, (HIGHEST, length), &mut []).map(|_| ())
-    });
-    errno::done(locked)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -186,7 +193,7 @@ extern "C" fn lockf(number: c_int, operation: c_int, length: i64) -> c_int {
         process: 0,
     };
     // SAFETY: a local.
-    let result = unsafe { control(number, command, &mut request) };
+    let result = points::interruptible(|| unsafe { control(number, command, &mut request) });
     errno::done(match result {
         Ok(_) if operation == 3 && request.kind != NONE => Err(Error::new(EACCES)),
         result => result.map(|_| ()),

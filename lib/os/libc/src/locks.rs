@@ -8,8 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use syscall::error::{EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
-use crate::tls;
-use crate::{sync, time};
+use crate::{points, sync, time, tls};
 
 /// `pthread_mutex_t`; all zero is a free one.
 #[repr(C)]
@@ -284,6 +283,8 @@ extern "C" fn pthread_cond_destroy(_condition: *mut Condition) -> c_int {
 }
 
 unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: Option<u64>) -> c_int {
+    // Handlers of `pthread_cleanup_push` find the mutex taken, whenever the thread is cancelled.
+    points::end_if_cancelled();
     // SAFETY: the caller's condition and mutex, which the calling thread has.
     unsafe {
         let sequence = &(*condition).sequence;
@@ -292,16 +293,20 @@ unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: Option<u6
         if unlocked != 0 {
             return unlocked;
         }
-        let result = loop {
-            match sync::wait(sequence, before, deadline) {
-                Err(Error { errno: ETIMEDOUT }) => break ETIMEDOUT,
-                Err(Error { errno: EINTR }) => {}
-                _ => break 0,
-            }
-        };
-        match lock(mutex, None, false) {
-            0 => result,
-            error => error,
+        let waited = points::sleeping(|| sync::wait(sequence, before, deadline));
+        let was_interrupted = matches!(waited, Err(Error { errno: EINTR }));
+        if was_interrupted {
+            points::handle_signals();
+        }
+        let locked = lock(mutex, None, false);
+        if was_interrupted {
+            // A thread that a signal has woken is not cancelled: nobody else gets that signal.
+            points::end_if_cancelled();
+        }
+        match (locked, waited) {
+            (0, Err(Error { errno: ETIMEDOUT })) => ETIMEDOUT,
+            // POSIX lets the wait end for no reason.
+            (locked, _) => locked,
         }
     }
 }

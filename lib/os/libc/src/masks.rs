@@ -23,6 +23,11 @@ pub fn own() -> u64 {
     unsafe { (*tls::control()).blocked }
 }
 
+/// What the thread of this number blocks.
+pub fn of(id: c_int) -> u64 {
+    MASKS.with(|masks| masks.get(&id).copied().unwrap_or(0))
+}
+
 fn note(id: c_int, mask: u64) {
     MASKS.with(|masks| match mask {
         0 => masks.remove(&id),

@@ -10,7 +10,7 @@ use syscall::error::{EBADF, EINVAL};
 use crate::files::Timespec;
 use crate::time::Timeval;
 use crate::watch::{self, ERR, Entry, HUP, IN, NVAL, OUT, limit_of};
-use crate::{arrivals, epoll, errno, own};
+use crate::{arrivals, epoll, errno, own, points};
 
 /// Waits until an entry is ready, at most for `limit`; returns how many are.
 fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
@@ -42,7 +42,11 @@ unsafe fn entries_of<'a>(entries: *mut Entry, count: c_ulong) -> Result<&'a mut 
 unsafe extern "C" fn poll(entries: *mut Entry, count: c_ulong, milliseconds: c_int) -> c_int {
     // SAFETY: the same contract.
     let entries = unsafe { entries_of(entries, count) };
-    errno::small(entries.and_then(|entries| wait(entries, limit_of(milliseconds))))
+    errno::small(
+        entries.and_then(|entries| {
+            points::ended_by_handlers(|| wait(entries, limit_of(milliseconds)))
+        }),
+    )
 }
 
 /// Runs a wait while the calling thread blocks the signals of a mask and no others, unless the mask
@@ -50,12 +54,13 @@ unsafe extern "C" fn poll(entries: *mut Entry, count: c_ulong, milliseconds: c_i
 ///
 /// # Safety
 /// The mask is null or the caller's.
-unsafe fn blocking<T>(mask: *const u64, wait: impl FnOnce() -> T) -> T {
+unsafe fn blocking<T>(mask: *const u64, mut wait: impl FnMut() -> Result<T>) -> Result<T> {
     // SAFETY: the caller's promise.
-    match unsafe { mask.as_ref() } {
-        Some(mask) => arrivals::blocking(*mask, wait),
+    let mask = unsafe { mask.as_ref() };
+    points::ended_by_handlers(|| match mask {
+        Some(mask) => arrivals::blocking(*mask, &mut wait),
         None => wait(),
-    }
+    })
 }
 
 /// The limit of a wait: `None` if there is none.
@@ -148,7 +153,10 @@ unsafe extern "C" fn select(
     // SAFETY: null or the caller's structure.
     let limit = unsafe { limit.as_ref() }.map(Timeval::duration);
     // SAFETY: the same contract.
-    unsafe { select_within(count, readable, writable, exceptional, limit) }
+    let ready = points::ended_by_handlers(|| unsafe {
+        select_within(count, readable, writable, exceptional, limit)
+    });
+    errno::small(ready)
 }
 
 #[unsafe(no_mangle)]
@@ -163,11 +171,12 @@ unsafe extern "C" fn pselect(
     // SAFETY: null or the caller's structure.
     let limit = unsafe { limit.as_ref() }.map(Timespec::duration);
     // SAFETY: the same contract.
-    unsafe {
+    let ready = unsafe {
         blocking(mask, || {
             select_within(count, readable, writable, exceptional, limit)
         })
-    }
+    };
+    errno::small(ready)
 }
 
 /// `select` with a limit: `None` is no limit, `Some(None)` an invalid one.
@@ -180,16 +189,16 @@ unsafe fn select_within(
     writable: *mut Set,
     exceptional: *mut Set,
     limit: Option<Option<Duration>>,
-) -> c_int {
+) -> Result<usize> {
     const LIMIT: c_int = 1024;
     if !(0..=LIMIT).contains(&count) {
-        return errno::fail(EINVAL);
+        return Err(Error::new(EINVAL));
     }
     // SAFETY: each is null or the caller's structure.
     let (mut readable, mut writable, exceptional) =
         unsafe { (readable.as_mut(), writable.as_mut(), exceptional.as_mut()) };
     let limit = match limit {
-        Some(None) => return errno::fail(EINVAL),
+        Some(None) => return Err(Error::new(EINVAL)),
         Some(limit) => limit,
         None => None,
     };
@@ -204,11 +213,9 @@ unsafe fn select_within(
             entries.push(Entry::new(number as c_int, events));
         }
     }
-    if let Err(error) = wait(&mut entries, limit) {
-        return errno::fail(error.errno);
-    }
+    wait(&mut entries, limit)?;
     if entries.iter().any(|entry| entry.revents & NVAL != 0) {
-        return errno::fail(EBADF);
+        return Err(Error::new(EBADF));
     }
     let mut ready = 0;
     // An error or a hang-up makes both directions ready, as a read or a write then fails at once.
@@ -228,5 +235,5 @@ unsafe fn select_within(
     if let Some(set) = exceptional {
         set.words = [0; 16];
     }
-    ready
+    Ok(ready)
 }

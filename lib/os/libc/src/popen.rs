@@ -9,7 +9,8 @@ use runtime::process::Child;
 use runtime::{Error, Result};
 use syscall::error::{ECHILD, EINVAL};
 
-use crate::files::{close, pipe2};
+use crate::descriptor;
+use crate::files::pipe2;
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
 use crate::{errno, spawn, strings};
@@ -42,11 +43,13 @@ fn start(text: &[u8], reads: bool) -> Result<(c_int, Child)> {
         };
         command.spawn()
     });
-    close(other);
+    // The child has it, or was not started.
+    let _ = descriptor::close(other);
     match child {
         Ok(child) => Ok((own, child)),
         Err(error) => {
-            close(own);
+            // What counts is why the command was not started.
+            let _ = descriptor::close(own);
             Err(error)
         }
     }

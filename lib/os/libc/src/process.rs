@@ -11,7 +11,7 @@ use runtime::state;
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, errno, segments, stream, strings};
+use crate::{children, errno, points, segments, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -171,7 +171,8 @@ unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int)
     const WNOHANG: c_int = 1;
     // -1 and 0 mean any child, as there are no process groups.
     let process = u32::try_from(process).unwrap_or(0);
-    match system::wait_pid(process, options & WNOHANG != 0) {
+    let polls = options & WNOHANG != 0;
+    match points::interruptible(|| system::wait_pid_once(process, polls)) {
         Ok(Some((process, end))) => {
             children::ended(process);
             if !status.is_null() {

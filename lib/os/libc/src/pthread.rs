@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use runtime::process::Fork;
 use runtime::sys::NO_FD;
@@ -13,6 +13,7 @@ use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
 use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
+use crate::points::{self, Notices};
 use crate::sync::{self, Shared};
 use crate::thread_attributes::Attributes;
 use crate::tls::{self, Block, Destructor};
@@ -34,6 +35,10 @@ pub struct Record {
     /// The name that the program gave the thread, padded with zero bytes.
     pub name: Shared<[u8; NAME_BYTES]>,
     values: Shared<[KeyValue; KEYS]>,
+    /// The result of `gettid`.
+    id: c_int,
+    /// What other threads want of this one.
+    pub notices: Notices,
 }
 
 /// Bytes of a thread's name, the zero byte at its end included.
@@ -46,13 +51,69 @@ struct Value(*mut c_void);
 unsafe impl Send for Value {}
 
 impl Record {
-    fn new(thread: usize) -> Arc<Record> {
+    fn new(thread: usize, id: c_int) -> Arc<Record> {
         Arc::new(Record {
             handle: Shared::new(None),
             thread: AtomicUsize::new(thread),
             name: Shared::new([0; NAME_BYTES]),
             values: Shared::new([KeyValue::NONE; KEYS]),
+            id,
+            notices: Notices::default(),
         })
+    }
+
+    /// The result of `gettid` in the thread.
+    pub fn id(&self) -> c_int {
+        self.id
+    }
+
+    /// Whether the thread has not run yet.
+    pub fn runs(&self) -> bool {
+        // The lock waits until `pthread_create` has stored the descriptor.
+        self.handle.with(|_| self.thread.load(Ordering::Relaxed)) != NO_FD
+    }
+
+    /// Has the kernel end the wait of the thread, if it sleeps.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`, `ESRCH`.
+    pub fn interrupt(&self) -> Result<()> {
+        // The lock keeps the thread from closing its descriptor meanwhile.
+        self.handle
+            .with(|_| match self.thread.load(Ordering::Relaxed) {
+                NO_FD => Err(Error::new(ESRCH)),
+                thread => runtime::thread::interrupt(thread),
+            })
+    }
+}
+
+/// The first thread, once it is known.
+static FIRST: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+
+/// Notes which thread is the first one, and keeps its record for the rest of the process.
+fn set_first(record: &Arc<Record>) {
+    FIRST.store(
+        Arc::into_raw(Arc::clone(record)).cast_mut(),
+        Ordering::Release,
+    );
+}
+
+/// The first thread.
+pub fn first() -> Option<Arc<Record>> {
+    let first = FIRST.load(Ordering::Acquire);
+    // SAFETY: `set_first` has kept the record.
+    (!first.is_null()).then(|| unsafe { share(first) })
+}
+
+/// Shares the record of a thread.
+///
+/// # Safety
+/// The thread exists, or can still be joined.
+pub unsafe fn share(thread: *const Record) -> Arc<Record> {
+    // SAFETY: the caller's promise: somebody else has a share.
+    unsafe {
+        Arc::increment_strong_count(thread);
+        Arc::from_raw(thread)
     }
 }
 
@@ -61,19 +122,18 @@ static RUNNING: AtomicU32 = AtomicU32::new(1);
 
 /// Records the first thread.
 pub fn adopt_main(block: Block) {
-    introduce(
-        &block,
-        process::id() as c_int,
-        Record::new(state::thread_fd()),
-    );
+    let record = Record::new(state::thread_fd(), process::id() as c_int);
+    set_first(&record);
+    introduce(&block, record);
 }
 
 /// Stores a thread's number and one reference to its record in its block.
-fn introduce(block: &Block, id: c_int, record: Arc<Record>) {
+fn introduce(block: &Block, record: Arc<Record>) {
     // SAFETY: the block is not in use yet, or the calling thread's own.
     unsafe {
         let control = block.control();
-        (*control).id = id;
+        (*control).id = record.id;
+        (*control).notices = (&raw const record.notices).cast();
         (*control).record = Arc::into_raw(record).cast();
     }
 }
@@ -118,7 +178,10 @@ pub fn fork(shared: &[Range<usize>]) -> Result<Fork> {
     if let Fork::Child(thread) = forked {
         RUNNING.store(1, Ordering::Relaxed);
         // SAFETY: the thread's own record, a copy of the parent's.
-        unsafe { &*own() }.thread.store(thread, Ordering::Relaxed);
+        let record = unsafe { share(own()) };
+        record.thread.store(thread, Ordering::Relaxed);
+        record.notices.forked();
+        set_first(&record);
     }
     Ok(forked)
 }
@@ -210,9 +273,9 @@ pub unsafe extern "C" fn pthread_create(
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
-    let record = Record::new(NO_FD);
+    let record = Record::new(NO_FD, next_id());
     let argument = Value(argument);
-    introduce(&block, next_id(), Arc::clone(&record));
+    introduce(&block, Arc::clone(&record));
     masks::inherit(&block);
     // The lock keeps other threads from joining the new one until the handle is in the record.
     let started = record.handle.with(|handle| {
@@ -303,21 +366,22 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_exit(value: *mut c_void) -> ! {
-    crate::cleanup::run_all();
-    // SAFETY: every thread of a C program runs below `enter`, which stored the place.
-    unsafe {
-        let stack = (*tls::control()).leave;
-        jump::leave(stack, value.cast())
-    }
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(thread: *const Record, place: *mut *mut c_void) -> c_int {
     if thread == own() {
         return EDEADLK;
     }
-    // SAFETY: a thread that was neither joined nor detached, so its record is there.
+    // The handle is taken after the wait: a thread that is cancelled here has joined nobody.
+    let waited = points::lasting(|| {
+        // SAFETY: a thread that was neither joined nor detached, so its record is there.
+        let done = unsafe { &*thread }
+            .handle
+            .with(|handle| handle.as_ref().map(JoinHandle::done));
+        done.ok_or(Error::new(EINVAL))?.wait_once()
+    });
+    if let Err(error) = waited {
+        return error.errno;
+    }
+    // SAFETY: as above.
     let Some(handle) = (unsafe { &*thread }).handle.with(Option::take) else {
         return EINVAL;
     };

@@ -11,7 +11,7 @@ use syscall::error::{EACCES, EINVAL, EMFILE, ENAMETOOLONG, ENOENT};
 use syscall::flag::{O_CREAT, O_RDWR};
 
 use crate::sync::Shared;
-use crate::{errno, files, locking, mman, strings};
+use crate::{descriptor, errno, files, locking, mman, strings};
 
 const O_CLOEXEC: c_int = libredox::flag::O_CLOEXEC as c_int;
 
@@ -83,16 +83,14 @@ fn fill(number: c_int, count: Option<c_uint>) -> Result<()> {
     if fd::fstat(file)?.st_size >= SIZE as u64 {
         return Ok(());
     }
-    if locking::flock(number, EXCLUSIVE) != 0 {
-        return Err(Error::new(errno::get()));
-    }
+    locking::lock(number, EXCLUSIVE)?;
     let filled = fd::fstat(file).and_then(|stat| match count {
         _ if stat.st_size >= SIZE as u64 => Ok(()),
         None => Err(Error::new(ENOENT)),
         // One write: the file has its whole content, or none.
         Some(count) => fd::write(file, &u64::from(count).to_le_bytes()).map(drop),
     });
-    locking::flock(number, NONE);
+    locking::lock(number, NONE)?;
     filled
 }
 
@@ -123,7 +121,8 @@ fn open_semaphore(path: &str, flags: c_int, mode: c_uint, count: c_uint) -> Resu
     let flags = flags | O_RDWR as c_int | O_CLOEXEC;
     let number = files::open_path(path, flags, mode)?;
     let place = fill(number, creates.then_some(count)).and_then(|()| place_of(number));
-    files::close(number);
+    // An error of the close changes nothing about the mapping.
+    let _ = descriptor::close(number);
     place
 }
 

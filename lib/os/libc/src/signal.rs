@@ -5,18 +5,16 @@ use core::ffi::{c_char, c_int};
 
 use runtime::process as system;
 use runtime::{Error, Result};
-use syscall::error::{EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, ESRCH};
+use syscall::error::{EINVAL, ENOMEM, ESRCH};
 
 use crate::files::Timespec;
-use crate::handlers::{self, Disposition, Information, Origin};
+use crate::handlers::{self, DEFAULT, Disposition, Information, Origin, Outcome};
+use crate::points::Handled;
 use crate::process::{self, ABORT};
 use crate::tls::{self, Alternate};
-use crate::{arrivals, caught, errno, masks, pthread, strings};
+use crate::{arrivals, caught, errno, interrupter, masks, points, pthread, strings};
 
 const ERROR: usize = usize::MAX;
-/// `SA_RESTART`, which has no effect: a handler interrupts sleeps and `poll` and its kin, as POSIX
-/// says for all handlers, and no other calls.
-const RESTARTS: c_int = 0x0800_0000;
 
 /// Changes what the program does with a signal. Returns what it did before.
 fn choose(number: c_int, new: Option<Disposition>) -> Result<Disposition> {
@@ -31,7 +29,7 @@ fn choose(number: c_int, new: Option<Disposition>) -> Result<Disposition> {
 extern "C" fn signal(number: c_int, handler: usize) -> usize {
     let new = Disposition {
         handler,
-        flags: RESTARTS,
+        flags: handlers::RESTARTS,
         mask: 0,
     };
     match choose(number, Some(new)) {
@@ -77,24 +75,19 @@ unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Acti
     }
 }
 
-/// The origin of signals that this process sends.
-fn own() -> Origin {
-    Origin::process(process::getpid(), process::getuid())
-}
-
 /// Runs the program's handler, or does the signal's default action.
 #[unsafe(no_mangle)]
 pub extern "C" fn raise(number: c_int) -> c_int {
     if handlers::exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
-    arrivals::arrives_here(number, own());
+    arrivals::arrives_here(number, Origin::own());
     0
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn abort() -> ! {
-    handlers::deliver(ABORT, own());
+    handlers::deliver(ABORT, Origin::own());
     process::end_abnormally()
 }
 
@@ -125,61 +118,94 @@ extern "C" fn killpg(group: c_int, number: c_int) -> c_int {
     }
 }
 
-/// Does as `raise` for the calling thread. For another thread only number 0 is supported, which
-/// says whether the thread exists.
+/// Handles a signal that was sent to the calling thread alone.
+fn handle_own(number: c_int) -> Handled {
+    match handlers::deliver(number, Origin::own()) {
+        Outcome::Nothing => Handled::Nothing,
+        Outcome::Handled { restarts: true } => Handled::Restarts,
+        Outcome::Handled { restarts: false } => Handled::EndsCall,
+        Outcome::Ends => process::end_by_signal(number),
+    }
+}
+
+/// Does as `raise` for the calling thread. Another thread handles the signal at its next
+/// cancellation point. Number 0 says whether the thread runs.
 #[unsafe(no_mangle)]
-extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_int {
-    if thread == pthread::own() {
+unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_int {
+    /// Those that would stop the process.
+    const STOPPING: core::ops::RangeInclusive<c_int> = 19..=22;
+    // SAFETY: the caller's thread, which was neither joined nor detached and has ended since.
+    let record = unsafe { pthread::share(thread) };
+    let Some(bit) = masks::bit(number) else {
         return match number {
-            0 => 0,
-            _ if masks::bit(number).is_none() => EINVAL,
-            _ => raise(number),
+            0 if record.runs() => 0,
+            0 => ESRCH,
+            _ => EINVAL,
         };
+    };
+    if thread == pthread::own() {
+        drop(record);
+        return raise(number);
     }
-    match (pthread::handle_of(thread), number) {
-        (Err(error), _) => error.errno,
-        (Ok(_), 0) => 0,
-        (Ok(_), _) => ENOSYS,
+    if !record.runs() {
+        return ESRCH;
     }
+    let is_blocked = masks::of(record.id()) & bit != 0;
+    let usual = handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == DEFAULT);
+    match usual {
+        true if STOPPING.contains(&number) => return EINVAL,
+        _ if is_blocked => {}
+        _ if handlers::is_without_effect(number) => return 0,
+        // The signal ends the process, whatever the thread does.
+        true => process::end_by_signal(number),
+        false => {}
+    }
+    points::HANDLE.with(|handle| *handle = Some(handle_own));
+    record.notices.send(bit);
+    arrivals::look_again();
+    interrupter::interrupt(record).map_or_else(|error| error.errno, |()| 0)
 }
 
 /// Sleeps until a handler has run.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
-    caught::wait(caught::count());
-    errno::fail(EINTR)
+    let before = caught::count();
+    errno::done(points::ended_by_handlers(|| Err(caught::wait(before))))
 }
 
 /// Blocks these signals and no others until a handler has run.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigsuspend(mask: *const u64) -> c_int {
-    let (before, blocked) = (caught::count(), masks::own());
     // SAFETY: the caller's set.
-    arrivals::block(unsafe { *mask });
-    caught::wait(before);
-    arrivals::block(blocked);
-    errno::fail(EINTR)
+    let mask = unsafe { *mask };
+    let before = caught::count();
+    errno::done(points::ended_by_handlers(|| {
+        let blocked = masks::own();
+        arrivals::block(mask);
+        let ended = caught::wait(before);
+        arrivals::block(blocked);
+        Err(ended)
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigpending(place: *mut u64) -> c_int {
     // SAFETY: the caller's place.
-    unsafe { place.write(arrivals::held() & masks::own()) };
+    unsafe { place.write((arrivals::held() | points::own().signals()) & masks::own()) };
     0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigwait(set: *const u64, place: *mut c_int) -> c_int {
     // SAFETY: the caller's set.
-    let found = arrivals::wait(unsafe { *set } & !masks::FIXED, None);
-    match found {
-        Some((number, _)) => {
+    let set = unsafe { *set } & !masks::FIXED;
+    match points::lasting(|| arrivals::wait(set, None)) {
+        Ok((number, _)) => {
             // SAFETY: the caller's place.
             unsafe { place.write(number) };
             0
         }
-        // Does not occur: the wait has no end.
-        None => EAGAIN,
+        Err(error) => error.errno,
     }
 }
 
@@ -206,15 +232,16 @@ unsafe extern "C" fn sigtimedwait(
         None => None,
     };
     // SAFETY: the caller's set.
-    match arrivals::wait(unsafe { *set } & !masks::FIXED, end) {
-        Some((number, origin)) => {
+    let set = unsafe { *set } & !masks::FIXED;
+    match points::interruptible(|| arrivals::wait(set, end)) {
+        Ok((number, origin)) => {
             if !place.is_null() {
                 // SAFETY: the caller's place.
                 unsafe { place.write(origin.information(number)) };
             }
             number
         }
-        None => errno::fail(EAGAIN),
+        Err(error) => errno::fail(error.errno),
     }
 }
 

@@ -12,7 +12,7 @@ use syscall::error::{EINTR, EINVAL, ENOTTY};
 use syscall::flag::O_RDWR;
 
 use crate::sync::Shared;
-use crate::{descriptor, errno};
+use crate::{descriptor, errno, points};
 
 /// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h` and relibc.
 const BRKINT: c_uint = 0o2;
@@ -204,6 +204,7 @@ unsafe extern "C" fn tcsetattr(number: c_int, when: c_int, settings: *const Sett
 /// Has nothing to wait for, as output is never buffered.
 #[unsafe(no_mangle)]
 extern "C" fn tcdrain(number: c_int) -> c_int {
+    points::pass();
     errno::done(mode(number).map(drop))
 }
 

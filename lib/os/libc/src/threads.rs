@@ -9,6 +9,7 @@ use syscall::error::{EAGAIN, EBUSY, ENOMEM, ETIMEDOUT};
 use crate::errno;
 use crate::files::Timespec;
 use crate::locks::{self, Condition, Mutex, MutexAttributes};
+use crate::points;
 use crate::pthread::{self, Record};
 use crate::time;
 use crate::tls::Destructor;
@@ -121,7 +122,7 @@ extern "C" fn thrd_yield() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn thrd_exit(status: c_int) -> ! {
     // SAFETY: the same contract.
-    unsafe { pthread::pthread_exit(value_of(status)) }
+    unsafe { points::pthread_exit(value_of(status)) }
 }
 
 #[unsafe(no_mangle)]

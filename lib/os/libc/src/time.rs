@@ -13,6 +13,7 @@ use crate::caught;
 use crate::dates;
 use crate::errno;
 use crate::files::Timespec;
+use crate::points;
 use crate::strings;
 use crate::sync::Shared;
 use crate::usage;
@@ -156,13 +157,23 @@ extern "C" fn difftime(end: i64, start: i64) -> f64 {
     end as f64 - start as f64
 }
 
+/// Sleeps. Returns the time that is left when a handler has ended the sleep.
+fn sleep_long(length: Duration) -> Duration {
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let end = Instant::now().as_nanos().saturating_add(length);
+    match points::ended_by_handlers(|| caught::sleep(end)) {
+        Ok(()) => Duration::ZERO,
+        Err(_) => Duration::from_nanos(end.saturating_sub(Instant::now().as_nanos())),
+    }
+}
+
 /// Sleeps, and stores the time that is left. Returns 0, or `EINTR` if a signal handler has ended
 /// the sleep.
 ///
 /// # Safety
 /// `left` is null or the caller's place.
 unsafe fn sleep_for(length: Duration, left: *mut Timespec) -> c_int {
-    let rest = caught::sleep(length);
+    let rest = sleep_long(length);
     if !left.is_null() {
         // SAFETY: the caller's promise.
         unsafe { left.write(rest.into()) };
@@ -242,14 +253,14 @@ extern "C" fn tzset() {}
 
 #[unsafe(no_mangle)]
 extern "C" fn sleep(seconds: c_uint) -> c_uint {
-    let left = caught::sleep(Duration::from_secs(seconds.into()));
+    let left = sleep_long(Duration::from_secs(seconds.into()));
     // At least 1 if the sleep was interrupted.
     left.as_secs() as c_uint + c_uint::from(left.subsec_nanos() > 0)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn usleep(micros: c_uint) -> c_int {
-    match caught::sleep(Duration::from_micros(micros.into())).is_zero() {
+    match sleep_long(Duration::from_micros(micros.into())).is_zero() {
         true => 0,
         false => errno::fail(EINTR),
     }

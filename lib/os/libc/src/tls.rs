@@ -24,15 +24,6 @@ pub struct Handler {
     pub below: *mut Handler,
 }
 
-/// What `pthread_setcancelstate` and `pthread_setcanceltype` have set. Both begin with 0.
-#[derive(Clone, Copy, Default)]
-pub struct Cancellation {
-    /// Whether the thread may be cancelled.
-    pub state: c_int,
-    /// When the thread may be cancelled.
-    pub kind: c_int,
-}
-
 /// C's `stack_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -80,8 +71,10 @@ pub struct Control {
     pub locale: *const u8,
     /// The handler that `pthread_exit` calls first; null if there is none.
     pub handlers: *mut Handler,
-    /// The thread's settings of cancellation.
-    pub cancellation: Cancellation,
+    /// What `pthread_setcanceltype` has set.
+    pub cancel_type: c_int,
+    /// What others want of the thread: its `points::Notices`; null only during start-up.
+    pub notices: *const c_void,
     /// The signals that the thread blocks.
     pub blocked: u64,
 }
@@ -205,7 +198,8 @@ impl Block {
                 alternate: Alternate::NONE,
                 locale: core::ptr::null(),
                 handlers: core::ptr::null_mut(),
-                cancellation: Cancellation::default(),
+                cancel_type: 0,
+                notices: core::ptr::null(),
                 blocked: 0,
             });
         }

@@ -13,7 +13,7 @@ use crate::files::{open_path, path_of};
 use crate::parts::Part;
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
-use crate::{descriptor, errno, parts, strings};
+use crate::{descriptor, errno, parts, points, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -43,6 +43,7 @@ unsafe extern "C" fn pread(
     size: usize,
     offset: c_long,
 ) -> isize {
+    points::pass();
     let result = place(number, offset).and_then(|(number, offset)| {
         // SAFETY: the caller's buffer, which the kernel checks.
         unsafe { fd::read_at(number, buffer as usize, size, offset) }
@@ -52,6 +53,7 @@ unsafe extern "C" fn pread(
 
 #[unsafe(no_mangle)]
 extern "C" fn pwrite(number: c_int, buffer: *const c_void, size: usize, offset: c_long) -> isize {
+    points::pass();
     let result = place(number, offset).and_then(|(number, offset)| {
         let arguments = [number, buffer as usize, size, offset, OWN_FLAGS, 0];
         // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.

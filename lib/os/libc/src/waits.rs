@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use syscall::error::{EAGAIN, EBUSY, EINTR, EINVAL, EOVERFLOW, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
-use crate::{errno, sync, time};
+use crate::{errno, points, sync, time};
 
 /// How many threads to wake: all that wait on a word.
 const ALL: usize = usize::MAX >> 1;
@@ -313,17 +313,18 @@ fn take(semaphore: &Semaphore) -> bool {
 }
 
 fn wait_for(semaphore: &Semaphore, end: Option<u64>) -> c_int {
-    while !take(semaphore) {
-        semaphore.fetch_add(WAITER, Ordering::SeqCst);
-        let waited = sync::wait(count_of(semaphore), 0, end);
-        semaphore.fetch_sub(WAITER, Ordering::Relaxed);
-        match waited {
-            Err(Error { errno: ETIMEDOUT }) => return errno::fail(ETIMEDOUT),
-            Err(Error { errno: EINTR }) => return errno::fail(EINTR),
-            _ => {}
+    errno::done(points::interruptible(|| {
+        while !take(semaphore) {
+            semaphore.fetch_add(WAITER, Ordering::SeqCst);
+            let waited = sync::wait(count_of(semaphore), 0, end);
+            semaphore.fetch_sub(WAITER, Ordering::Relaxed);
+            match waited {
+                Err(error) if matches!(error.errno, ETIMEDOUT | EINTR) => return Err(error),
+                _ => {}
+            }
         }
-    }
-    0
+        Ok(())
+    }))
 }
 
 /// A semaphore that processes share is like any other: the kernel knows its word in all of them.
@@ -361,6 +362,7 @@ unsafe extern "C" fn sem_trywait(semaphore: *mut u64) -> c_int {
 unsafe extern "C" fn sem_timedwait(semaphore: *mut u64, end: *const Timespec) -> c_int {
     // SAFETY: the caller's semaphore and structure.
     let (semaphore, end) = unsafe { (Semaphore::from_ptr(semaphore), end) };
+    points::pass();
     if take(semaphore) {
         return 0;
     }

@@ -21,7 +21,7 @@ use crate::bell::Bell;
 use crate::caught::{self, Interruption};
 use crate::counter::Counter;
 use crate::timer::Timer;
-use crate::{descriptor, own};
+use crate::{descriptor, own, points};
 
 unsafe extern "C" {
     /// The readiness of an endpoint, or a negated error number; in `libscif`.
@@ -237,6 +237,9 @@ fn sleep_in_queue<T>(
         // If events report some entries, the queue has to be read even when the limit is zero.
         if !nothing_but_asked || left != Some(Duration::ZERO) {
             queue.wait(left, &mut events)?;
+            if queue.was_interrupted() && points::has_to_look() {
+                return Err(Error::new(EINTR));
+            }
         }
         note(entries, &sources, &events);
         look(entries, &sources);
