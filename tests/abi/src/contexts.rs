@@ -4,9 +4,9 @@
 use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys::{self, Outcome};
 use alloc::{format, string::String};
-use runtime::probe::{self, peek, poke};
+use runtime::probe::{self, peek, peek_word, poke};
 use syscall::error::*;
-use syscall::{ContextStatus, EventFlags, MapFlags, O_RDONLY, O_RDWR, PAGE_SIZE};
+use syscall::{ContextStatus, ContextVerb, EventFlags, MapFlags, O_RDONLY, O_RDWR, PAGE_SIZE};
 
 const STACK: usize = 16 * PAGE_SIZE;
 /// Descriptor numbers that a child may use.
@@ -218,6 +218,15 @@ fn store(argument: usize) -> ! {
     end(shared.proc_root, shared.slots)
 }
 
+/// Reads from the descriptor whose number is in a cell, and stores the error number behind it.
+fn read_until_interrupted(argument: usize) -> ! {
+    let shared = read_shared(argument);
+    let read = sys::read(peek_word(shared.value) as usize, &mut [0]);
+    let errno = read.err().and_then(|errno| u8::try_from(errno).ok());
+    poke(shared.value + 8, errno.unwrap_or(u8::MAX));
+    end(shared.proc_root, shared.slots)
+}
+
 fn close_one(argument: usize) -> ! {
     let shared = read_shared(argument);
     let _ = sys::close(shared.value);
@@ -297,6 +306,7 @@ const CHECKS: &[Check] = &[
         "the end of a context is an event on the handle that made it",
         end_is_an_event,
     ),
+    ("an interrupted wait ends with EINTR", interrupted_wait),
     (
         "stop and kill through an unprivileged status handle are EPERM",
         unprivileged_status,
@@ -383,6 +393,33 @@ fn end_is_an_event(suite: &Suite) -> Verdict {
     expect("data", event.data, 9)?;
     child.join()?;
     for fd in [pipe, write, queue, privileged] {
+        must("close", sys::close(fd))?;
+    }
+    Ok(())
+}
+
+fn interrupted_wait(suite: &Suite) -> Verdict {
+    let pipe = must("pipe", suite.open(PIPE, "", O_RDONLY))?;
+    let write = must("write end", suite.dup(pipe, b"write"))?;
+    let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
+    for (place, byte) in (cell..).zip(pipe.to_le_bytes()) {
+        poke(place, byte);
+    }
+    let child = Child::start(
+        suite,
+        Space::Same,
+        read_until_interrupted,
+        share(suite, cell)?,
+    )?;
+    // Only a context that waits is interrupted.
+    while peek(cell + 8) == 0 {
+        let interrupt = [ContextVerb::Interrupt as usize];
+        must("interrupt", write_words(child.status, &interrupt))?;
+        must("sleep", sys::nanosleep(1_000_000))?;
+    }
+    expect("error", i32::from(peek(cell + 8)), EINTR)?;
+    child.join()?;
+    for fd in [pipe, write] {
         must("close", sys::close(fd))?;
     }
     Ok(())
