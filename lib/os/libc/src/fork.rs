@@ -10,7 +10,8 @@ use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers,
     interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread, random,
-    search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage, users, wide,
+    search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage, users,
+    wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.

@@ -210,6 +210,8 @@ mod wide_kinds;
 mod wide_numbers;
 #[cfg(target_os = "redox")]
 mod wide_streams;
+#[cfg(target_os = "redox")]
+mod words;
 
 #[cfg(target_os = "redox")]
 pub use process::{configuration, host_name};

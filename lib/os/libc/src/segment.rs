@@ -18,7 +18,7 @@ use syscall::PAGE_SIZE;
 use syscall::error::{EACCES, EINTR, EINVAL, ENOENT, ENOMEM, ENOSPC, ESRCH};
 use syscall::flag::{O_RDONLY, O_RDWR};
 
-use crate::{errno, locking};
+use crate::locking;
 
 /// Where the files are.
 pub const DIRECTORY: &str = "/dev/shm";
@@ -159,13 +159,13 @@ impl Segment {
     /// Opens and locks a file. It may have no notes yet.
     pub fn lock(file: File) -> Result<File> {
         const EXCLUSIVE: c_int = 2;
-        while locking::flock(file.as_raw_fd() as c_int, EXCLUSIVE) != 0 {
-            match errno::get() {
-                EINTR => {}
-                error => return Err(Error::new(error)),
+        loop {
+            match locking::lock(file.as_raw_fd() as c_int, EXCLUSIVE) {
+                Ok(()) => return Ok(file),
+                Err(error) if error.errno == EINTR => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(file)
     }
 
     /// Reads the notes; `None` if nobody has written them yet.
@@ -243,7 +243,8 @@ impl Drop for Segment {
     fn drop(&mut self) {
         const NONE: c_int = 8;
         // A mapping of the file would keep the lock beyond the end of the descriptor.
-        locking::flock(self.file.as_raw_fd() as c_int, NONE);
+        // The only error is that there is no such lock any more.
+        let _ = locking::lock(self.file.as_raw_fd() as c_int, NONE);
     }
 }
 

@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_short};
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
-use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign, Watched};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign};
 use runtime::time::Instant;
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EINTR, ENODEV};
@@ -21,6 +21,7 @@ use crate::bell::Bell;
 use crate::caught::{self, Interruption};
 use crate::counter::Counter;
 use crate::timer::Timer;
+use crate::words::Words;
 use crate::{descriptor, own, points};
 
 unsafe extern "C" {
@@ -309,31 +310,6 @@ fn can_sleep_shortly(entries: &[Entry], sources: &[Source]) -> bool {
     (1..=MAX_WORDS / 2 + 1).contains(&count)
 }
 
-/// The words that the kernel polls in a short sleep.
-#[derive(Default)]
-struct Words {
-    list: [Watched; MAX_WORDS],
-    count: usize,
-}
-
-impl Words {
-    /// Adds some words; false if there was no room.
-    fn push(&mut self, words: &[Watched]) -> bool {
-        match self.list.get_mut(self.count..self.count + words.len()) {
-            Some(place) => {
-                place.copy_from_slice(words);
-                self.count += words.len();
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn get(&self) -> &[Watched] {
-        &self.list[..self.count]
-    }
-}
-
 fn sign_of(number: c_int) -> Sign {
     match descriptor::is_socket(number) {
         true => skiff_socket_sign(number),
@@ -378,7 +354,7 @@ fn sleep_shortly<T>(
             return Ok(None);
         }
     }
-    if words.count == 0 {
+    if words.get().is_empty() {
         return Ok(None);
     }
     if signals.is_some_and(|signals| !words.push(&[signals.word()])) {
