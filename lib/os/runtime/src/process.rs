@@ -378,9 +378,9 @@ impl Command {
         if self.uid.is_some() || self.gid.is_some() {
             set_ids(process, self.uid, self.gid)?;
         }
-        if let Some(call) = &self.leaves {
+        if let Some(call) = self.leaves {
             // The zeros stand for the process itself.
-            fd::call(process, &[call.clone() as u64, 0, 0])?;
+            fd::call(process, &[call as u64, 0, 0])?;
         }
         Ok(thread)
     }
