@@ -4,10 +4,9 @@
 //! killed meanwhile. The thread that drops it waits for the daemons of the program's mappings, and
 //! this daemon may be one of them.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -164,43 +163,41 @@ impl<T> Work<T> {
     }
 }
 
-/// Things of several parties, which take turns in the order of their numbers.
+/// Things of several parties, which take turns.
 struct Turns<B> {
-    of: BTreeMap<usize, VecDeque<B>>,
-    /// The party that had the last turn.
-    last: usize,
+    /// The things of each party, the party of the next turn first.
+    parties: VecDeque<(usize, VecDeque<B>)>,
 }
 
 impl<B> Default for Turns<B> {
     fn default() -> Self {
         Self {
-            of: BTreeMap::new(),
-            last: 0,
+            parties: VecDeque::new(),
         }
     }
 }
 
 impl<B> Turns<B> {
     fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.parties.is_empty()
     }
 
     /// Adds a thing behind the others of its party.
     fn push(&mut self, party: usize, thing: B) {
-        self.of.entry(party).or_default().push_back(thing);
+        match self.parties.iter_mut().find(|(of, _)| *of == party) {
+            Some((_, things)) => things.push_back(thing),
+            None => self.parties.push_back((party, [thing].into())),
+        }
     }
 
-    /// Takes the first thing of the party behind the one that had the last turn.
+    /// Takes the first thing of the party whose turn it is.
     fn pop(&mut self) -> Option<(usize, B)> {
-        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
-        let next = self.of.range(behind).next().map(|(&party, _)| party);
-        self.last = next.or_else(|| self.of.keys().next().copied())?;
-        let things = self.of.get_mut(&self.last)?;
-        let thing = things.pop_front();
-        if things.is_empty() {
-            self.of.remove(&self.last);
+        let (party, mut things) = self.parties.pop_front()?;
+        let thing = things.pop_front()?;
+        if !things.is_empty() {
+            self.parties.push_back((party, things));
         }
-        thing.map(|thing| (self.last, thing))
+        Some((party, thing))
     }
 }
 
@@ -272,7 +269,7 @@ mod tests {
                 turns.push(party, thing);
             }
         }
-        let first = [3, 7, 9, 3, 7, 9, 7, 9, 7];
+        let first = [7, 9, 3, 7, 9, 3, 7, 9, 7];
         let parties: Vec<usize> = taken.iter().map(|(party, _)| *party).collect();
         assert_eq!(parties[..first.len()], first);
         assert_eq!(taken.len(), 105);

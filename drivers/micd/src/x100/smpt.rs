@@ -31,6 +31,14 @@ pub struct Smpt {
     entries: RefCell<[Entry; SMPT_ENTRIES]>,
 }
 
+/// The entry in use that shows a page of 16 GiB. It stays a call: as a part of its callers its loop
+/// would be unrolled for the whole table.
+#[inline(never)]
+fn used(entries: &[Entry], page: Option<u64>) -> Option<usize> {
+    let mut entries = entries.iter();
+    entries.position(|entry| entry.is_used && Some(entry.page) == page)
+}
+
 impl Smpt {
     /// A linear table. Writes nothing to the registers.
     pub fn new(registers: Rc<dyn Mmio>) -> Self {
@@ -55,15 +63,12 @@ impl Smpt {
     /// The entry that shows a page of 16 GiB; takes a free one if none does.
     fn entry_of(&self, page: u64) -> Option<usize> {
         let mut entries = self.entries.borrow_mut();
-        let used = |page: Option<u64>| {
-            let shows = |entry: &Entry| entry.is_used && Some(entry.page) == page;
-            entries.iter().position(shows)
-        };
-        if let Some(index) = used(Some(page)) {
+        let entries = entries.as_mut_slice();
+        if let Some(index) = used(entries, Some(page)) {
             return Some(index);
         }
-        let below = used(page.checked_sub(1)).map(|index| index + 1);
-        let above = used(page.checked_add(1)).map(|index| index.checked_sub(1));
+        let below = used(entries, page.checked_sub(1)).map(|index| index + 1);
+        let above = used(entries, page.checked_add(1)).map(|index| index.checked_sub(1));
         let may_take = |index: &usize| {
             let is_free = entries.get(*index).is_some_and(|entry| !entry.is_used);
             let follows = below.is_none_or(|place| place == *index);

@@ -3,7 +3,6 @@
 //! One pass over the characters: words are divided into their parts while they are read, so that
 //! an error inside `$(…)` is found, with its line, before anything runs.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -97,8 +96,8 @@ pub struct Parser<'a> {
     /// Redirections waiting for their here-document, found again by the shared cell.
     bodies: Vec<Body>,
     /// Positions of `((` that begin no arithmetic. What is inside is parsed a second time then, so
-    /// without this list each level of nesting would double the time.
-    not_arithmetic: BTreeSet<usize>,
+    /// without this list, which is sorted, each level of nesting would double the time.
+    not_arithmetic: Vec<usize>,
 }
 
 /// Parses a whole script.
@@ -122,7 +121,7 @@ impl<'a> Parser<'a> {
             peeked: None,
             pending: Vec::new(),
             bodies: Vec::new(),
-            not_arithmetic: BTreeSet::new(),
+            not_arithmetic: Vec::new(),
         }
     }
 

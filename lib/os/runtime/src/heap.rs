@@ -28,6 +28,9 @@ struct Anonymous;
 // SAFETY: `acquire` claims only memory that the kernel has just mapped for us and that nobody else
 // knows of; it does not use the global allocator.
 unsafe impl Source for Anonymous {
+    // The allocator calls it at two places; two copies would make each program 1.4 KB longer.
+    #[cold]
+    #[inline(never)]
     fn acquire<B: Binning>(
         talc: &mut Talc<Self, B>,
         layout: Layout,

@@ -113,13 +113,15 @@ impl Parser<'_> {
         }
         self.next_char();
         let (position, saved) = (self.position, self.line);
-        if self.rest().starts_with("((") && !self.not_arithmetic.contains(&position) {
+        let may_be_arithmetic = self.not_arithmetic.binary_search(&position).is_err();
+        if may_be_arithmetic && self.rest().starts_with("((") {
             if let Some(expression) = self.arithmetic()? {
                 parts.push(Part::Arithmetic { expression, quoted });
                 return Ok(());
             }
             // `$((a); (b))` is a command substitution that begins with a subshell.
-            self.not_arithmetic.insert(position);
+            let place = self.not_arithmetic.partition_point(|of| *of < position);
+            self.not_arithmetic.insert(place, position);
             (self.position, self.line) = (position, saved);
         }
         if self.eat("(") {
