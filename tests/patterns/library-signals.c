@@ -479,6 +479,32 @@ static void programs(void) {
     CHECK(posix_spawn(&process, own_path, NULL, NULL, arguments, environ) == 0);
     CHECK(kill(process, SIGUSR1) == 0 && waitpid(process, &ended, 0) == process);
     CHECK(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGUSR1 && calls == 0);
+    /* A child ignores what its parent does, unless that is to have its usual effect there. */
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
+    CHECK(posix_spawn(&process, own_path, NULL, NULL, arguments, environ) == 0);
+    CHECK(getpgid(process) == getpgrp());
+    CHECK(kill(process, SIGUSR1) == 0 && kill(process, SIGTERM) == 0);
+    CHECK(waitpid(process, &ended, 0) == process && WTERMSIG(ended) == SIGTERM);
+    posix_spawnattr_t attributes;
+    sigset_t usual = set_of(SIGUSR1);
+    CHECK(posix_spawnattr_init(&attributes) == 0);
+    CHECK(posix_spawnattr_setsigdefault(&attributes, &usual) == 0);
+    CHECK(posix_spawnattr_setflags(&attributes,
+                                   POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP) == 0);
+    CHECK(posix_spawn(&process, own_path, NULL, &attributes, arguments, environ) == 0);
+    CHECK(getpgid(process) == process);
+    CHECK(kill(process, SIGUSR2) == 0 && kill(process, SIGUSR1) == 0);
+    CHECK(waitpid(process, &ended, 0) == process && WTERMSIG(ended) == SIGUSR1);
+    CHECK(posix_spawnattr_setpgroup(&attributes, getpgrp()) == 0);
+    CHECK(posix_spawn(&process, own_path, NULL, &attributes, arguments, environ) == 0);
+    CHECK(getpgid(process) == getpgrp() && kill(process, SIGUSR1) == 0);
+    CHECK(waitpid(process, &ended, 0) == process && WTERMSIG(ended) == SIGUSR1);
+    CHECK(posix_spawnattr_setpgroup(&attributes, 30000) == 0);
+    CHECK(posix_spawn(&process, own_path, NULL, &attributes, arguments, environ) == EPERM);
+    CHECK(posix_spawnattr_destroy(&attributes) == 0);
+    handle(SIGUSR1, count_call);
+    signal(SIGUSR2, SIG_DFL);
 }
 
 /* Waits for a signal that is blocked meanwhile. */

@@ -2,9 +2,10 @@
 //! that it handles a signal (`pthread_kill`), or that its call ends because a handler has run
 //! elsewhere. They are in the functions that POSIX calls cancellation points.
 //!
-//! Who wants something stores it in the thread's [`Notices`]. If the thread is in such a function,
-//! [`interrupter`](crate::interrupter) has the kernel interrupt it, again and again until it has
-//! looked: the kernel interrupts only a thread that sleeps, and this one may be just about to.
+//! Another thread that wants something stores it in the thread's [`Notices`]. If the thread is in
+//! such a function, [`interrupter`](crate::interrupter) has the kernel interrupt it, again and
+//! again until it has looked: the kernel interrupts only a thread that sleeps, and this one may be
+//! just about to.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

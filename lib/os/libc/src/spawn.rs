@@ -106,6 +106,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addopen(
 }
 
 /// `posix_spawnattr_t`: flags, and the values for them.
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Attributes {
     flags: c_short,
@@ -114,24 +115,19 @@ struct Attributes {
     mask: u64,
 }
 
-/// Flags that have no effect because what they ask for holds anyway: no program has other ids than
-/// its parent, handles or blocks signals, and each child has memory of its own from the start.
-const NEEDLESS_FLAGS: c_short = RESET_IDS | SET_DEFAULTS | SET_MASK | USE_VFORK;
+/// The flags that are known. Three have no effect: no program has other ids than its parent or
+/// blocks signals at first, and each child has memory of its own from the start.
+const FLAGS: c_short = RESET_IDS | SET_GROUP | SET_DEFAULTS | SET_MASK | USE_VFORK;
 const RESET_IDS: c_short = 0x01;
+const SET_GROUP: c_short = 0x02;
 const SET_DEFAULTS: c_short = 0x04;
 const SET_MASK: c_short = 0x08;
 const USE_VFORK: c_short = 0x40;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawnattr_init(attributes: *mut Attributes) -> c_int {
-    let initial = Attributes {
-        flags: 0,
-        group: 0,
-        defaults: 0,
-        mask: 0,
-    };
     // SAFETY: the caller's place for the structure.
-    unsafe { attributes.write(initial) };
+    unsafe { attributes.write(Attributes::default()) };
     0
 }
 
@@ -327,7 +323,7 @@ fn split(entries: Vec<String>) -> Vec<(String, String)> {
     entries.iter().filter_map(pair).collect()
 }
 
-/// Starts a program. Fails with `ENOTSUP` for flags other than [`NEEDLESS_FLAGS`].
+/// Starts a program. Fails with `ENOTSUP` for flags other than [`FLAGS`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawnp(
     process: *mut c_int,
@@ -341,7 +337,7 @@ unsafe extern "C" fn posix_spawnp(
         return EINVAL;
     }
     // SAFETY: the caller's string, vectors and initialised structures.
-    let (program, arguments, variables, actions, flags) = unsafe {
+    let (program, arguments, variables, actions, attributes) = unsafe {
         let variables = match variables.is_null() {
             true => environment::variables(),
             false => split(texts(variables)),
@@ -351,13 +347,17 @@ unsafe extern "C" fn posix_spawnp(
         } else {
             (*(*actions).list).as_slice()
         };
-        let flags = attributes.as_ref().map_or(0, |attributes| attributes.flags);
+        let attributes = attributes.as_ref().copied().unwrap_or_default();
         let program = String::from_utf8_lossy(strings::bytes(program));
-        (program, texts(arguments), variables, actions, flags)
+        (program, texts(arguments), variables, actions, attributes)
     };
-    if flags & !NEEDLESS_FLAGS != 0 {
+    if attributes.flags & !FLAGS != 0 {
         return EOPNOTSUPP;
     }
+    let has = |flag: c_short| attributes.flags & flag != 0;
+    let Ok(group) = u32::try_from(attributes.group) else {
+        return EINVAL;
+    };
     stream::flush_all();
     let spawned = retried(|| {
         let mut numbers = Numbers::inherited();
@@ -367,6 +367,12 @@ unsafe extern "C" fn posix_spawnp(
             Err(error) => return Ok(Err(error)),
         };
         let mut command = command_with(&program, &arguments, variables.clone(), numbers);
+        if has(SET_GROUP) {
+            command.group(group);
+        }
+        if has(SET_DEFAULTS) {
+            command.usual_signals(attributes.defaults);
+        }
         command.spawn().map(Ok)
     });
     match spawned.and_then(|spawned| spawned) {

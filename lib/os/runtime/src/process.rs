@@ -4,6 +4,7 @@
 
 mod exec;
 mod fork;
+mod record;
 mod script;
 mod stdio;
 
@@ -11,19 +12,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use libredox::protocol::{ProcCall, ProcMeta};
+use libredox::protocol::ProcCall;
 use syscall::error::{
-    EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOSYS, ESRCH, Error, Result,
+    EACCES, EAGAIN, ECHILD, EINTR, EISDIR, ENOENT, ENOEXEC, ENOSYS, ESRCH, Error, Result,
 };
 use syscall::flag::CallFlags;
 
 pub use self::fork::{Fork, fork};
+pub use self::record::{meta, own_meta};
 pub use self::stdio::Stdio;
 pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};
 use crate::spawn::{self, Launch, ProgramFile};
-use crate::{env, fd, first, fs, path, power, state, sys};
+use crate::{env, fd, first, fs, path, power, signals, state, sys};
 
 /// Ends the process with the low 8 bits of `status`.
 pub fn exit(status: i32) -> ! {
@@ -66,49 +68,6 @@ pub fn id() -> u32 {
     state::pid() as u32
 }
 
-/// Reads the process manager's record of the process behind a process descriptor.
-pub fn meta(process: usize) -> Result<ProcMeta> {
-    let mut bytes = [0; size_of::<ProcMeta>()];
-    if fd::read(process, &mut bytes)? != bytes.len() {
-        return Err(Error::new(EINVAL));
-    }
-    let mut words = [0; size_of::<ProcMeta>() / 4];
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
-    let [
-        pid,
-        pgid,
-        ppid,
-        ruid,
-        euid,
-        suid,
-        rgid,
-        egid,
-        sgid,
-        ens,
-        rns,
-    ] = words;
-    Ok(ProcMeta {
-        pid,
-        pgid,
-        ppid,
-        ruid,
-        euid,
-        suid,
-        rgid,
-        egid,
-        sgid,
-        ens,
-        rns,
-    })
-}
-
-/// Reads this process's own record; zeros (root) below the process manager.
-pub fn own_meta() -> ProcMeta {
-    meta(state::proc_fd()).unwrap_or_default()
-}
-
 /// Describes a process to start.
 #[derive(Debug)]
 pub struct Command {
@@ -124,7 +83,9 @@ pub struct Command {
     gid: Option<u32>,
     namespace: Option<usize>,
     /// The call that takes the process out of our group, if any.
-    leaves: Option<ProcCall>,
+    leaves: Option<[u64; 3]>,
+    /// Signals that have their usual effect. Signal n is bit n - 1.
+    usual_signals: u64,
 }
 
 impl Command {
@@ -144,6 +105,7 @@ impl Command {
             gid: None,
             namespace: None,
             leaves: None,
+            usual_signals: 0,
         }
     }
 
@@ -235,13 +197,26 @@ impl Command {
 
     /// Runs as the leader of a new process group of our session.
     pub fn own_group(&mut self) -> &mut Self {
-        self.leaves = Some(ProcCall::Setpgid);
+        self.group(0)
+    }
+
+    /// Runs in a process group of our session; 0: in a new one, as its leader.
+    pub fn group(&mut self, group: u32) -> &mut Self {
+        // The first zero stands for the process itself.
+        self.leaves = Some([ProcCall::Setpgid as u64, 0, group.into()]);
         self
     }
 
     /// Runs as the leader of a new session, and of its first process group.
     pub fn own_session(&mut self) -> &mut Self {
-        self.leaves = Some(ProcCall::Setsid);
+        self.leaves = Some([ProcCall::Setsid as u64, 0, 0]);
+        self
+    }
+
+    /// Lets these signals have their usual effect on the program, also those that this process
+    /// ignores. Signal n is bit n - 1.
+    pub fn usual_signals(&mut self, signals: u64) -> &mut Self {
+        self.usual_signals = signals;
         self
     }
 
@@ -379,8 +354,10 @@ impl Command {
             set_ids(process, self.uid, self.gid)?;
         }
         if let Some(call) = self.leaves {
-            // The zeros stand for the process itself.
-            fd::call(process, &[call as u64, 0, 0])?;
+            fd::call(process, &call)?;
+        }
+        if self.usual_signals != 0 {
+            signals::stop_ignoring(process, self.usual_signals)?;
         }
         Ok(thread)
     }

@@ -4,6 +4,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use libredox::Fd;
 use libredox::protocol::ProcCall;
 use syscall::error::{EIO, ENOSYS, Error, Result};
 
@@ -56,8 +57,13 @@ const ASK: u64 = 0;
 const CHOOSE: u64 = 1;
 
 fn exchange(request: &[u64]) -> Result<Choice> {
+    exchange_at(open()?, request)
+}
+
+/// Makes a call on the signals of any process.
+fn exchange_at(handle: usize, request: &[u64]) -> Result<Choice> {
     let mut former = [[0; 8]; 2];
-    let count = fd::call_rw(open()?, former.as_flattened_mut(), request)?;
+    let count = fd::call_rw(handle, former.as_flattened_mut(), request)?;
     match count == size_of_val(&former) {
         true => Ok(Choice {
             caught: u64::from_ne_bytes(former[0]),
@@ -128,6 +134,21 @@ pub fn fetch() -> Result<Option<Arrival>> {
 pub fn send(target: isize, signal: u32) -> Result<()> {
     let request = [ProcCall::Kill as u64, target as u64, u64::from(signal)];
     fd::call(state::proc_fd(), &request).map(|_| ())
+}
+
+/// Makes a process that has not started yet ignore none of these signals, some of which its parent
+/// may ignore. A process manager without such calls lets no process ignore any.
+///
+/// # Errors
+/// Those of the process manager.
+pub(crate) fn stop_ignoring(process: usize, signals: u64) -> Result<()> {
+    let Ok(handle) = fd::dup_upper(process, b"signals") else {
+        return Ok(());
+    };
+    let handle = Fd::new(handle);
+    let former = exchange_at(handle.raw(), &[ASK])?;
+    let ignored = former.ignored & !signals;
+    exchange_at(handle.raw(), &[CHOOSE, former.caught, ignored]).map(|_| ())
 }
 
 /// What to ask the process manager for when this process is forked: a child that catches what this
