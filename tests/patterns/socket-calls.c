@@ -3,9 +3,11 @@
 #include "socket.h"
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 static int own;
 
@@ -721,8 +723,40 @@ static void check_ends_of_listeners(void) {
     GIVES(close(second), 0);
 }
 
-int main(void) {
+/* A program whose standard input is one end of a connection: it has not called any function of
+ * sockets. */
+static int read_what_was_passed(void) {
+    struct stat status;
+    char line[32];
+    CHECK(fstat(0, &status) == 0 && S_ISSOCK(status.st_mode));
+    CHECK(fgets(line, sizeof line, stdin) && !strcmp(line, "for the child"));
+    CHECK(feof(stdin) && !ferror(stdin));
+    GIVES(read(0, line, sizeof line), 0);
+    return 37;
+}
+
+static void check_passing_to_programs(const char *program) {
+    int pair[2], status;
+    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    posix_spawn_file_actions_t actions;
+    GIVES(posix_spawn_file_actions_init(&actions), 0);
+    GIVES(posix_spawn_file_actions_adddup2(&actions, pair[1], 0), 0);
+    GIVES(posix_spawn_file_actions_addclose(&actions, pair[0]), 0);
+    char *arguments[] = { (char *)program, "passed", NULL };
+    pid_t child;
+    GIVES(posix_spawnp(&child, program, &actions, NULL, arguments, NULL), 0);
+    GIVES(posix_spawn_file_actions_destroy(&actions), 0);
+    GIVES(close(pair[1]), 0);
+    GIVES(write(pair[0], "for the child", 13), 13);
+    GIVES(close(pair[0]), 0);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 37);
+}
+
+int main(int count, char **arguments) {
     playing = 50;
+    if (count > 1)
+        return read_what_was_passed();
     own = own_node();
     long before = stat_number("endpoints");
     check_kinds();
@@ -735,6 +769,7 @@ int main(void) {
     check_names_of_pairs();
     check_waiting_is_inherited();
     check_ends_of_listeners();
+    check_passing_to_programs(arguments[0]);
     /* What was closed is gone, soon. */
     for (int tries = 0; stat_number("endpoints") > before; tries++) {
         CHECK(tries < TIMEOUT_MS / 2);

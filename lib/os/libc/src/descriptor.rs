@@ -547,6 +547,18 @@ pub fn adopt() {
     GIVEN.with(|given| *given = numbers);
 }
 
+/// Whether the descriptor is a connection that came with the program. It is no socket before the
+/// program calls a function of sockets on it, but ends like one, and shows itself as one: most
+/// often another program has made it as the standard stream of this one.
+pub fn is_given_connection(number: c_int) -> bool {
+    let Ok(index) = usize::try_from(number) else {
+        return false;
+    };
+    let is_ours = TABLE.with(|table| table.get(index).is_some_and(|known| known.ours));
+    let is_given = !is_ours && GIVEN.with(|given| given.contains(&index));
+    is_given && !is_socket(number) && is_scif(number).unwrap_or(false)
+}
+
 /// All descriptors that a new program inherits: those that C functions made and those that came
 /// with this program. Not those that libraries keep for themselves, nor counters and sets, which
 /// mean nothing without this program.

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
+use syscall::error::{EAGAIN, EBADF, ECONNRESET, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::parts::{self, Part, parts_of};
@@ -133,7 +133,10 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     // SAFETY: the caller's promise.
     let result = unsafe { read_of_kind(number, buffer, size) };
     descriptor::note_use(number);
-    result
+    match result {
+        Err(Error { errno: ECONNRESET }) if descriptor::is_given_connection(number) => Ok(0),
+        result => result,
+    }
 }
 
 unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
@@ -505,7 +508,7 @@ unsafe extern "C" fn fstat(number: c_int, place: *mut Stat) -> c_int {
     let stat = descriptor::check(number).and_then(fd::fstat);
     errno::done(stat.map(|stat| {
         let mut stat = Stat::from(stat);
-        if descriptor::is_socket(number) {
+        if descriptor::is_socket(number) || descriptor::is_given_connection(number) {
             stat.mode = stat.mode & !S_IFMT | S_IFSOCK;
         }
         // SAFETY: the caller's place for the structure.
