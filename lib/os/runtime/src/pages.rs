@@ -9,8 +9,6 @@ use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use syscall::TimeSpec;
 use syscall::error::{EINVAL, ENOMEM, Error, Result};
 
-use crate::sys;
-
 /// Whole pages, which contain zeros at first.
 pub struct Pages {
     start: NonNull<u8>,
@@ -64,11 +62,11 @@ impl Pages {
             // SAFETY: a page of this value, and a time fits into it.
             let time = unsafe { self.start.add(offset) }.cast::<TimeSpec>();
             let clock = syscall::flag::CLOCK_MONOTONIC;
-            let words = [clock, time.as_ptr() as usize, 0, 0, 0, 0];
+            let place = time.as_ptr() as usize;
             // Our own store to a page without memory would end the process. The kernel's store
             // returns an error, whatever it stores.
             // SAFETY: the call writes a time there, of memory that belongs to this value alone.
-            let stored = unsafe { sys::call(syscall::SYS_CLOCK_GETTIME, words) };
+            let stored = unsafe { syscall::syscall2(syscall::SYS_CLOCK_GETTIME, clock, place) };
             stored.map_err(|_| Error::new(ENOMEM))?;
             // SAFETY: the page was written just now, and zero bytes are a valid time.
             unsafe { time.write_bytes(0, 1) };
