@@ -415,7 +415,7 @@ fn interrupted_wait(suite: &Suite) -> Verdict {
     while peek(cell + 8) == 0 {
         let interrupt = [ContextVerb::Interrupt as usize];
         must("interrupt", write_words(child.status, &interrupt))?;
-        must("sleep", sys::nanosleep(1_000_000))?;
+        sys::yield_now();
     }
     expect("error", i32::from(peek(cell + 8)), EINTR)?;
     child.join()?;
