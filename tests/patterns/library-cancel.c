@@ -13,14 +13,16 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 /* What the waits of this program use: nothing ever comes by them. */
-static int quiet[2], pair[2], listener, set, locked;
+static int quiet[2], pair[2], listener, set, locked, counter, timer;
 static sem_t never, begun;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
@@ -36,6 +38,8 @@ static void open_everything(void) {
     CHECK(listen(listener, 4) == 0 && (set = epoll_create1(0)) >= 0);
     CHECK(epoll_ctl(set, EPOLL_CTL_ADD, quiet[0], &event) == 0);
     CHECK(sem_init(&never, 0, 0) == 0 && sem_init(&begun, 0, 0) == 0);
+    CHECK((counter = eventfd(0, 0)) >= 0);
+    CHECK((timer = timerfd_create(CLOCK_MONOTONIC, 0)) >= 0);
     CHECK((locked = open("/tmp/library-cancel", O_CREAT | O_RDWR, 0600)) >= 0);
 }
 
@@ -55,6 +59,7 @@ static int wait_by(int way) {
     struct pollfd socket_entry = {.fd = pair[0], .events = POLLIN};
     struct epoll_event event;
     struct flock lock = {.l_type = F_WRLCK};
+    uint64_t value;
     char byte;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -82,13 +87,15 @@ static int wait_by(int way) {
     case 13: return pause();
     case 14: return waitpid(child, &number, 0);
     case 15: return fcntl(locked, F_SETLKW, &lock);
-    case 16: return sigwait(&signals, &number);
-    case 17: return pthread_join(sleeper, NULL);
-    case 18: return pthread_cond_wait(&condition, &mutex);
+    case 16: return read(counter, &value, sizeof value);
+    case 17: return read(timer, &value, sizeof value);
+    case 18: return sigwait(&signals, &number);
+    case 19: return pthread_join(sleeper, NULL);
+    case 20: return pthread_cond_wait(&condition, &mutex);
     default: return pthread_cond_timedwait(&condition, &mutex, &late);
     }
 }
-enum { CALLS = 16, WAYS = 20, SIGWAIT = 16, JOIN = 17, CONDITIONS = 18 };
+enum { CALLS = 18, WAYS = 22, SIGWAIT = 18, JOIN = 19, CONDITIONS = 20 };
 
 static int order[8], orders;
 

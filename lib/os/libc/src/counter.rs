@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hal::event::Queue;
 use hal::idle_poll::Watched;
 use runtime::{Error, Result, fd, sys};
-use syscall::error::{EAGAIN, EFAULT, EINVAL};
+use syscall::error::{EAGAIN, EFAULT, EINTR, EINVAL};
 use syscall::flag::{EventFlags, MapFlags};
 
 use crate::bell::Bell;
@@ -161,6 +161,10 @@ fn repeat<T>(counter: &Counter, mut attempt: impl FnMut() -> Option<T>) -> Resul
             return Ok(result);
         }
         queue.wait(None, &mut events)?;
+        if queue.was_interrupted() {
+            // The caller finds out why, and may come again.
+            return Err(Error::new(EINTR));
+        }
     }
 }
 

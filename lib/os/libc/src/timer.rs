@@ -13,7 +13,7 @@ use core::time::Duration;
 use hal::event::Queue;
 use runtime::time::Instant;
 use runtime::{Error, Result, fd, sys};
-use syscall::error::{EAGAIN, EFAULT, EINVAL};
+use syscall::error::{EAGAIN, EFAULT, EINTR, EINVAL};
 use syscall::flag::{EventFlags, MapFlags};
 
 use crate::bell::Bell;
@@ -188,6 +188,10 @@ fn wait(timer: &Timer) -> Result<u64> {
             return Ok(count);
         }
         queue.wait(timer.until_next(), &mut events)?;
+        if queue.was_interrupted() {
+            // The caller finds out why, and may come again.
+            return Err(Error::new(EINTR));
+        }
     }
 }
 
