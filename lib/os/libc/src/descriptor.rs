@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::{Error, Result, fd, thread};
 use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
-use crate::own;
+use crate::bell::Bell;
+use crate::own::{self, Kind};
 use crate::sync::Shared;
 
 unsafe extern "C" {
@@ -164,6 +165,26 @@ fn has_bit(bits: &'static Bits, number: c_int) -> bool {
 /// Counts the uses of the descriptor from now on.
 pub fn count_uses(number: c_int) {
     set_bit(&COUNTED, number as usize, true);
+}
+
+/// Opens a descriptor of a counter or a timer, which `make` makes for its bell.
+///
+/// # Errors
+/// Those of the bell and of `make`.
+pub fn open_own(close_on_exec: bool, make: impl FnOnce(Bell) -> Result<Kind>) -> Result<c_int> {
+    let (bell, number) = Bell::new()?;
+    match make(bell) {
+        Ok(kind) => {
+            let number = opened(number, close_on_exec);
+            own::insert(number, kind);
+            Ok(number)
+        }
+        Err(error) => {
+            // The error is that of `make`.
+            let _ = fd::close(number);
+            Err(error)
+        }
+    }
 }
 
 /// Records a use of the descriptor: a call that moves data or changes the file has ended.

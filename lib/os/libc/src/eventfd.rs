@@ -3,13 +3,12 @@
 use alloc::sync::Arc;
 use core::ffi::{c_int, c_uint};
 
-use runtime::{Error, Result, fd};
+use runtime::{Error, Result};
 use syscall::error::{EBADF, EINVAL};
 use syscall::flag::O_NONBLOCK;
 
-use crate::bell::Bell;
 use crate::counter::Counter;
-use crate::own::{self, Kind};
+use crate::own::Kind;
 use crate::{descriptor, errno, files};
 
 /// EFD_SEMAPHORE, EFD_NONBLOCK and EFD_CLOEXEC.
@@ -23,22 +22,12 @@ extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     if flags & !(SEMAPHORE | NONBLOCK | CLOEXEC) != 0 {
         return errno::fail(EINVAL);
     }
-    let make = || {
-        let (bell, number) = Bell::new()?;
-        match Counter::new(value.into(), bell, flags & SEMAPHORE != 0) {
-            Ok(counter) => {
-                counter.set_nonblocking(flags & NONBLOCK != 0);
-                let number = descriptor::opened(number, flags & CLOEXEC != 0);
-                own::insert(number, Kind::Counter(Arc::new(counter)));
-                Ok(number)
-            }
-            Err(error) => {
-                let _ = fd::close(number);
-                Err(error)
-            }
-        }
+    let make = |bell| {
+        let counter = Counter::new(value.into(), bell, flags & SEMAPHORE != 0)?;
+        counter.set_nonblocking(flags & NONBLOCK != 0);
+        Ok(Kind::Counter(Arc::new(counter)))
     };
-    errno::give(make())
+    errno::give(descriptor::open_own(flags & CLOEXEC != 0, make))
 }
 
 /// Returns 0 if a whole value was moved.

@@ -9,7 +9,6 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL};
 use syscall::flag::O_NONBLOCK;
 
-use crate::bell::Bell;
 use crate::files::Timespec;
 use crate::own::{self, Kind};
 use crate::timer::{Setting, Timer};
@@ -44,22 +43,12 @@ extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
     if flags & !(NONBLOCK | CLOEXEC) != 0 || time::wall_time(clock).is_none() {
         return errno::fail(EINVAL);
     }
-    let make = || {
-        let (bell, number) = Bell::new()?;
-        match Timer::new(bell, clock) {
-            Ok(timer) => {
-                timer.set_nonblocking(flags & NONBLOCK != 0);
-                let number = descriptor::opened(number, flags & CLOEXEC != 0);
-                own::insert(number, Kind::Timer(Arc::new(timer)));
-                Ok(number)
-            }
-            Err(error) => {
-                let _ = fd::close(number);
-                Err(error)
-            }
-        }
+    let make = |bell| {
+        let timer = Timer::new(bell, clock)?;
+        timer.set_nonblocking(flags & NONBLOCK != 0);
+        Ok(Kind::Timer(Arc::new(timer)))
     };
-    errno::give(make())
+    errno::give(descriptor::open_own(flags & CLOEXEC != 0, make))
 }
 
 /// The timer that a descriptor means.
