@@ -8,16 +8,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::lines::Lines;
-use crate::manual;
+use crate::manual::{Page, UNKNOWN};
 use libredox::Fd;
 use runtime::fs::File;
 use runtime::io::{Read, Write};
 use runtime::process::Command;
+use runtime::sync::Mutex;
 use syscall::error::{ECONNRESET, EISDIR, EPIPE, Error, Result};
 
 /// Bytes to move at a time. A scheme gets buffers of whole pages without a copy.
 pub const BLOCK: usize = 64 * 1024;
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
+
+/// The page of the program that runs.
+static OWN_PAGE: Mutex<Page> = Mutex::new(UNKNOWN);
 
 /// A buffer that begins at a page.
 pub struct Buffer {
@@ -29,8 +33,8 @@ pub struct Buffer {
 impl Buffer {
     /// `length` zero bytes.
     pub fn new(length: usize) -> Self {
-        let bytes = alloc::vec![0; length + PAGE];
-        let start = (bytes.as_ptr() as usize).wrapping_neg() % PAGE;
+        let bytes = alloc::vec![0; length + PAGE_BYTES];
+        let start = (bytes.as_ptr() as usize).wrapping_neg() % PAGE_BYTES;
         Buffer {
             bytes,
             start,
@@ -44,8 +48,13 @@ impl Buffer {
     }
 }
 
+/// Says which page of the manual is this program's, as [`main!`](crate::main) does.
+pub fn set_page(page: Page) {
+    *OWN_PAGE.lock() = page;
+}
+
 /// Returns the arguments without the program's name. If the first one is `--help` or `--version`,
-/// prints the answer from the program's [page](manual) and ends the program.
+/// prints the answer from the program's [page](crate::manual) and ends the program.
 pub fn arguments() -> Vec<String> {
     let words: Vec<String> = runtime::env::args().skip(1).collect();
     let answer = match words.first().map(String::as_str) {
@@ -67,8 +76,8 @@ pub fn no_arguments() -> Option<i32> {
 }
 
 /// The page of the program that runs.
-fn page() -> &'static manual::Page {
-    manual::page(&runtime::env::program_name()).unwrap_or(&manual::UNKNOWN)
+fn page() -> Page {
+    *OWN_PAGE.lock()
 }
 
 /// Whether a word is an option. A dash alone stands for standard input.

@@ -27,3 +27,19 @@ pub mod sort;
 pub mod tr;
 #[cfg(target_os = "redox")]
 pub mod trees;
+
+/// Makes a function the `main` of a small program, which gets its page of the [manual].
+#[cfg(target_os = "redox")]
+#[macro_export]
+macro_rules! main {
+    ($main:path) => {
+        ::runtime::main!(program_main);
+
+        fn program_main() -> i32 {
+            const PAGE: $crate::manual::Page =
+                $crate::manual::page_of_program(env!("CARGO_BIN_NAME"));
+            $crate::io::set_page(PAGE);
+            $main()
+        }
+    };
+}

@@ -16,8 +16,9 @@ pub struct Page {
     pub details: &'static str,
 }
 
-/// For a program without a page.
-pub const UNKNOWN: Page = page_of("?", "", "", "");
+/// For a program that does not begin with [`main!`](crate::main).
+#[cfg(target_os = "redox")]
+pub(crate) const UNKNOWN: Page = page_of("?", "", "", "");
 
 const fn page_of(
     name: &'static str,
@@ -375,6 +376,29 @@ pub const PAGES: &[Page] = &[
     ),
 ];
 
+/// The page of the program that a crate is, by `CARGO_BIN_NAME`. It is found while the program is
+/// compiled, so that the program contains its own page and not all of them.
+pub const fn page_of_program(name: &str) -> Page {
+    let mut index = 0;
+    while index < PAGES.len() {
+        if is_same(PAGES[index].name, name) {
+            return PAGES[index];
+        }
+        index += 1;
+    }
+    panic!("the program has no page in the manual");
+}
+
+/// `left == right`, which cannot be asked while a program is compiled.
+const fn is_same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut index = 0;
+    while index < left.len() && index < right.len() && left[index] == right[index] {
+        index += 1;
+    }
+    index == left.len() && index == right.len()
+}
+
 /// The page of a program, by its name or path.
 pub fn page(program: &str) -> Option<&'static Page> {
     let name = program.rsplit('/').next().unwrap_or(program);
@@ -460,6 +484,9 @@ mod tests {
         );
         assert!(page("pwd").unwrap().version().starts_with("pwd (Skiff) "));
         assert!(page("none").is_none());
+        for page in PAGES {
+            assert_eq!(page_of_program(page.name).name, page.name);
+        }
     }
 
     #[test]

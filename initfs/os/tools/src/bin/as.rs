@@ -5,7 +5,7 @@
 use runtime::process::Command;
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

@@ -9,7 +9,7 @@ use alloc::string::String;
 
 use tools::io::{self, Buffer, Input};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut arguments = io::arguments();

@@ -5,7 +5,7 @@
 use tools::io::{self, CopyError};
 use tools::trees;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

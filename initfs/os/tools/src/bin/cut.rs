@@ -5,7 +5,7 @@
 use tools::cut::{self, List, Unit};
 use tools::io::{self, CopyError};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

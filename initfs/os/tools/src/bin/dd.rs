@@ -17,7 +17,7 @@ use runtime::time::{Instant, sleep};
 use tools::io::{self, Buffer, Input};
 use tools::number;
 
-runtime::main!(main);
+tools::main!(main);
 
 /// Largest block: it is one buffer in memory.
 const MAX_BLOCK: u64 = 16 << 20;

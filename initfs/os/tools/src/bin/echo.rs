@@ -2,7 +2,7 @@
 #![no_std]
 #![no_main]
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     match tools::io::output(&tools::echo::text(&tools::io::arguments())) {

@@ -10,7 +10,7 @@ use alloc::string::String;
 use runtime::process::Command;
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

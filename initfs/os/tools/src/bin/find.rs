@@ -12,7 +12,7 @@ use patterns::file_name::Pattern;
 use runtime::fs;
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 /// A condition on files.
 enum Test {

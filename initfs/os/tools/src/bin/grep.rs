@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use tools::io::{self, CopyError};
 use tools::regex::{self, Options, Regex, Syntax};
 
-runtime::main!(main);
+tools::main!(main);
 
 #[derive(Default)]
 struct Output {

@@ -7,7 +7,7 @@ extern crate alloc;
 use tools::io::{self, CopyError};
 use tools::lines::Lines;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut arguments = io::arguments();

@@ -9,7 +9,7 @@ use alloc::string::String;
 
 use tools::io::{self, CopyError};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut row = [0; 16];

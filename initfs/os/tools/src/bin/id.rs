@@ -8,7 +8,7 @@ use alloc::format;
 
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

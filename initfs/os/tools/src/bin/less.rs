@@ -13,7 +13,7 @@ use tools::io::{self, Buffer, CopyError, Input};
 use tools::lines::Lines;
 use tools::pager::{self, Pager, Text};
 
-runtime::main!(main);
+tools::main!(main);
 
 const STANDARD_OUTPUT: usize = 1;
 /// Rows and columns of a terminal whose size is unknown.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use runtime::fs::{self, DirEntry, Metadata};
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 #[derive(Default)]
 struct Options {

@@ -8,7 +8,7 @@ use alloc::string::String;
 
 use tools::{io, manual};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use runtime::fs;
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut parents = false;

@@ -9,7 +9,7 @@ use syscall::error::{EXDEV, Error};
 use tools::io::{self, CopyError};
 use tools::trees;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

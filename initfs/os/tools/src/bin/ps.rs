@@ -4,7 +4,7 @@
 
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     if let Some(status) = io::no_arguments() {

@@ -4,7 +4,7 @@
 
 use tools::power;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     power::run("reboot", "reset")

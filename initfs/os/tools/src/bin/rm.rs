@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use runtime::fs;
 use tools::{io, trees};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let (mut force, mut recursive) = (false, false);

@@ -11,7 +11,7 @@ use tools::io::{self, CopyError};
 use tools::regex::{Options, Syntax};
 use tools::sed::Script;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

@@ -9,7 +9,7 @@ use core::fmt::Write;
 
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

@@ -11,7 +11,7 @@ use core::fmt::Write;
 use sha2::{Digest, Sha256};
 use tools::io::{self, CopyError};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut buffer = io::Buffer::new(io::BLOCK);

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use tools::io::{self, CopyError};
 use tools::sort::{Key, Sorting};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

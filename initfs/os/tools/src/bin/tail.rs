@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use tools::io::{self, CopyError};
 use tools::lines::Lines;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut arguments = io::arguments();

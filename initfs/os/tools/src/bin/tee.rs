@@ -10,7 +10,7 @@ use runtime::fs::File;
 use runtime::io::Write;
 use tools::io::{self, CopyError, Input};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut arguments = io::arguments();

@@ -6,7 +6,7 @@
 use runtime::fs;
 use tools::condition::{Facts, Files, Kind, evaluate};
 
-runtime::main!(main);
+tools::main!(main);
 
 struct System;
 

@@ -5,7 +5,7 @@
 use runtime::fs::File;
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let paths = io::arguments();

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use tools::io::{self, CopyError};
 use tools::tr::Translation;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();

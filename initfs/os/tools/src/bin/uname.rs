@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use tools::{host, io};
 
-runtime::main!(main);
+tools::main!(main);
 
 /// The letters, in the order in which their words are printed.
 const LETTERS: &str = "snrvm";

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     let mut show = [false; 3];

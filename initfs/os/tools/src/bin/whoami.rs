@@ -6,7 +6,7 @@ extern crate alloc;
 
 use tools::io;
 
-runtime::main!(main);
+tools::main!(main);
 
 fn main() -> i32 {
     if let Some(status) = io::no_arguments() {
