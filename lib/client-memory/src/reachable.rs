@@ -122,7 +122,7 @@ fn around(mappings: &[Mapping], start: usize, write: bool) -> Option<(usize, usi
         mapping.flags.contains(need) && !mapping.flags.contains(GrantFlags::GRANT_PHYS)
     };
     let mut fitting: alloc::vec::Vec<&Mapping> = mappings.iter().filter(fits).collect();
-    fitting.sort_by_key(|mapping| mapping.base);
+    fitting.sort_unstable_by_key(|mapping| mapping.base);
     let mut found: Option<(usize, usize)> = None;
     for mapping in fitting {
         found = match found {

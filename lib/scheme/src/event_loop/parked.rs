@@ -41,6 +41,8 @@ pub(super) struct ParkedRequests<T = Parked> {
     by_request: HashMap<Id, Slot>,
     by_handle: HashMap<usize, Ends>,
     arrivals: u64,
+    /// Room for [`sort`](Self::sort): requests with their arrival.
+    order: Vec<(u64, Id)>,
 }
 
 impl<T> ParkedRequests<T> {
@@ -51,6 +53,7 @@ impl<T> ParkedRequests<T> {
             by_request: HashMap::new(),
             by_handle: HashMap::new(),
             arrivals: 0,
+            order: Vec::new(),
         }
     }
 
@@ -160,14 +163,18 @@ impl<T> ParkedRequests<T> {
         requests.extend(self.by_request.keys());
     }
 
-    /// Sorts requests in order of arrival and removes duplicates.
-    pub(super) fn sort(&self, requests: &mut Vec<Id>) {
-        let arrival = |request: &Id| {
-            let slot = self.by_request.get(request)?;
-            Some(self.entries.get(*slot as usize)?.as_ref()?.arrival)
-        };
-        requests.sort_unstable_by_key(arrival);
-        requests.dedup();
+    /// Sorts requests in order of arrival, and removes duplicates and those that wait no more.
+    pub(super) fn sort(&mut self, requests: &mut Vec<Id>) {
+        // Each request is looked up once, not in every comparison.
+        let mut order = core::mem::take(&mut self.order);
+        order.extend(requests.drain(..).filter_map(|request| {
+            let slot = self.by_request.get(&request)?;
+            Some((self.entries.get(*slot as usize)?.as_ref()?.arrival, request))
+        }));
+        order.sort_unstable_by_key(|(arrival, _)| *arrival);
+        order.dedup_by_key(|(arrival, _)| *arrival);
+        requests.extend(order.drain(..).map(|(_, request)| request));
+        self.order = order;
     }
 }
 
@@ -216,7 +223,7 @@ mod tests {
         assert_eq!(parked.take(id(1)), None);
         assert_eq!(of_handle(&parked, 5), [id(1), id(2)]);
         parked.put_back(id(1), 'a');
-        let mut all = Vec::from([id(2)]);
+        let mut all = Vec::from([id(2), id(7)]);
         parked.all(&mut all);
         parked.sort(&mut all);
         assert_eq!(all, [id(1), id(2)]);
