@@ -24,7 +24,7 @@ extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     }
     let make = |bell| {
         let counter = Counter::new(value.into(), bell, flags & SEMAPHORE != 0)?;
-        counter.set_nonblocking(flags & NONBLOCK != 0);
+        counter.page().set_nonblocking(flags & NONBLOCK != 0);
         Ok(Kind::Counter(Arc::new(counter)))
     };
     errno::give(descriptor::open_own(flags & CLOEXEC != 0, make))

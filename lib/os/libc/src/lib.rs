@@ -147,6 +147,8 @@ mod segments;
 #[cfg(target_os = "redox")]
 mod sets;
 #[cfg(target_os = "redox")]
+mod shared_page;
+#[cfg(target_os = "redox")]
 mod sharing;
 #[cfg(target_os = "redox")]
 mod signal;

@@ -34,8 +34,8 @@ impl Kind {
     /// Whether the program has set `O_NONBLOCK`.
     pub fn is_nonblocking(&self) -> bool {
         match self {
-            Self::Counter(counter) => counter.is_nonblocking(),
-            Self::Timer(timer) => timer.is_nonblocking(),
+            Self::Counter(counter) => counter.page().is_nonblocking(),
+            Self::Timer(timer) => timer.page().is_nonblocking(),
             Self::Set(_, bell) => bell.is_nonblocking(),
         }
     }
@@ -43,8 +43,8 @@ impl Kind {
     /// Sets or clears `O_NONBLOCK`.
     pub fn set_nonblocking(&self, set: bool) {
         match self {
-            Self::Counter(counter) => counter.set_nonblocking(set),
-            Self::Timer(timer) => timer.set_nonblocking(set),
+            Self::Counter(counter) => counter.page().set_nonblocking(set),
+            Self::Timer(timer) => timer.page().set_nonblocking(set),
             Self::Set(_, bell) => bell.set_nonblocking(set),
         }
     }

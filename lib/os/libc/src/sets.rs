@@ -184,8 +184,8 @@ impl Member {
 /// ready.
 pub fn stamp(number: c_int) -> Option<u64> {
     match own::kind(number) {
-        Some(Kind::Counter(counter)) => Some(counter.changes()),
-        Some(Kind::Timer(timer)) => Some(timer.changes()),
+        Some(Kind::Counter(counter)) => Some(counter.page().changes()),
+        Some(Kind::Timer(timer)) => Some(timer.page().changes()),
         Some(Kind::Set(..)) => None,
         None => descriptor::uses(number),
     }

@@ -45,7 +45,7 @@ extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
     }
     let make = |bell| {
         let timer = Timer::new(bell, clock)?;
-        timer.set_nonblocking(flags & NONBLOCK != 0);
+        timer.page().set_nonblocking(flags & NONBLOCK != 0);
         Ok(Kind::Timer(Arc::new(timer)))
     };
     errno::give(descriptor::open_own(flags & CLOEXEC != 0, make))

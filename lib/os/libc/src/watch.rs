@@ -340,7 +340,7 @@ fn sleep_shortly<T>(
                 }
                 Sign::Event => false,
             },
-            Source::Counter(counter) => words.push(&[counter.word()]),
+            Source::Counter(counter) => words.push(&[counter.page().word()]),
             Source::Set(_) => words.push(&[own::version_word()]),
             // A short sleep could last beyond its time.
             Source::Timer(_) => false,
@@ -474,8 +474,8 @@ fn subscribe(
     }
     // Not the number of one of this library's, where another thread may have put another file.
     let watched = match source {
-        Source::Counter(counter) => counter.watched(),
-        Source::Timer(timer) => timer.watched(),
+        Source::Counter(counter) => counter.page().watched(),
+        Source::Timer(timer) => timer.page().watched(),
         Source::Set(bell) => bell.reader(),
         Source::Scif => match sign_of(number) {
             // This costs the driver no request.
