@@ -16,9 +16,6 @@ pub const FILE: &str = "/etc/hostname";
 /// The same file among the files of the image, which counts if [`FILE`] does not exist.
 pub const IMAGE_FILE: &str = "/scheme/initfs/etc/hostname";
 
-/// Longest name of a machine in bytes.
-const MAX_NAME: usize = 64;
-
 /// The name of the machine: that of its administrator, or the node's. `None`: neither is known.
 #[cfg(target_os = "redox")]
 pub fn name() -> Option<String> {
@@ -30,15 +27,8 @@ pub fn name() -> Option<String> {
 #[cfg(target_os = "redox")]
 pub fn configured() -> Option<String> {
     let read = |path| runtime::fs::read_to_string(path).ok();
-    of_file(&read(FILE).or_else(|| read(IMAGE_FILE))?)
-}
-
-/// The name in the text of [`FILE`]: its first line, if that can be a name.
-pub fn of_file(text: &str) -> Option<String> {
-    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    let name = text.lines().next()?.trim();
-    let is_name = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_usual);
-    is_name.then(|| name.into())
+    let text = read(FILE).or_else(|| read(IMAGE_FILE))?;
+    patterns::machine_name::in_file(&text).map(String::from)
 }
 
 /// The number of a node by its name: `host`, `card1`, `node1` as sockets call it, or the number.
@@ -83,27 +73,6 @@ mod tests {
             "self node\n*\n",
         ] {
             assert_eq!(of_node(odd), None, "{odd}");
-        }
-    }
-
-    #[test]
-    fn a_file_has_the_name_in_its_first_line() {
-        assert_eq!(
-            of_file("saguaro-7.lab \nrest\n").as_deref(),
-            Some("saguaro-7.lab")
-        );
-        assert_eq!(
-            of_file(&"x".repeat(MAX_NAME)).map(|name| name.len()),
-            Some(MAX_NAME)
-        );
-        for odd in [
-            "",
-            "\nname\n",
-            "two words\n",
-            "a/b",
-            &"x".repeat(MAX_NAME + 1),
-        ] {
-            assert_eq!(of_file(odd), None, "{odd}");
         }
     }
 

@@ -219,14 +219,12 @@ pub fn configuration(name: &str) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// The name of the machine: the first line of `/etc/hostname` if it is a name of at most 64 bytes.
+/// The name of the machine: the first line of `/etc/hostname` if that can be a name.
 pub fn host_name() -> String {
     let text = configuration("hostname");
-    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    match text.lines().next().map(str::trim) {
-        Some(name) if (1..=64).contains(&name.len()) && name.bytes().all(is_usual) => name.into(),
-        _ => HOST_NAME.into(),
-    }
+    patterns::machine_name::in_file(&text)
+        .unwrap_or(HOST_NAME)
+        .into()
 }
 
 #[unsafe(no_mangle)]
