@@ -1,8 +1,10 @@
 //! Internet addresses of nodes. Node n is 10.0.0.(n+1), and the own node is 127.0.0.1 as well.
 //! Ports are SCIF's.
 
-/// The highest node number, which still fits into the last byte of an address.
-pub const MAX_NODE: u16 = 128;
+use scif_abi::limits::MAX_NODE;
+
+// Each node's number and one more fit into the last byte of an address.
+const _: () = assert!(MAX_NODE < 255);
 
 /// The network of the nodes' addresses; its last byte is 0.
 const NETWORK: u32 = 0x0a00_0000;
@@ -71,16 +73,8 @@ pub fn node_of(host: u32, own: u16) -> Option<u16> {
 /// node.
 pub fn node_by_name(name: &str, own: u16) -> Option<u16> {
     match name {
-        "host" => Some(0),
         "localhost" | "skiff" => Some(own),
-        _ => {
-            let card = name.strip_prefix("card");
-            let number = card.or_else(|| name.strip_prefix("node"))?;
-            let is_plain = number == "0" || !number.starts_with('0');
-            let is_digits = number.bytes().all(|byte| byte.is_ascii_digit());
-            let node = number.parse().ok().filter(|_| is_plain && is_digits)?;
-            (node <= MAX_NODE).then_some(node)
-        }
+        _ => scif_abi::node_by_name(name),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use scif::raw;
 use scif_abi::NodeId;
-
-use crate::address;
+use scif_abi::limits::MAX_NODE;
 
 /// Returns the own node's number; 0 as long as no SCIF driver answers.
 pub fn own() -> NodeId {
@@ -14,7 +13,7 @@ pub fn own() -> NodeId {
 
 /// Whether a node is online.
 pub fn is_online(node: NodeId) -> bool {
-    let mut ids = [0; address::MAX_NODE as usize + 1];
+    let mut ids = [0; MAX_NODE as usize + 1];
     match raw::get_node_ids(&mut ids) {
         Ok((count, _)) => ids.iter().take(count).any(|id| *id == node),
         Err(_) => false,

@@ -5,10 +5,24 @@ use core::fmt;
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::limits::PRIVILEGED_PORT_END;
+use crate::limits::{HOST_NODE, MAX_NODE, PRIVILEGED_PORT_END};
 
 /// The number of a node: 0 is the host, `n` is card `n - 1`.
 pub type NodeId = u16;
+
+/// Returns the number of a node by its name: `host`, or `card3` and `node3` for node 3.
+pub fn node_by_name(name: &str) -> Option<NodeId> {
+    if name == "host" {
+        return Some(HOST_NODE);
+    }
+    let card = name.strip_prefix("card");
+    let number = card.or_else(|| name.strip_prefix("node"))?;
+    // Otherwise a node would have names like `card01`, too.
+    let is_plain = number == "0" || !number.starts_with('0');
+    let is_digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let node = number.parse().ok().filter(|_| is_plain && is_digits)?;
+    (node <= MAX_NODE).then_some(node)
+}
 
 /// The number of a port on one node. 0 means "none" or "any".
 pub type Port = u16;
@@ -81,13 +95,42 @@ impl fmt::Display for PortId {
 mod tests {
     extern crate std;
 
-    use super::PortId;
+    use super::{PortId, node_by_name};
     use std::format;
 
     #[test]
     fn a_port_id_is_printed_as_in_paths() {
         let peer = PortId::new(1, 2050);
         assert_eq!(format!("{peer} {:?}", Some(peer)), "1/2050 Some(1/2050)");
+    }
+
+    #[test]
+    fn nodes_have_numbers_by_several_names() {
+        let names = [
+            ("host", 0),
+            ("node0", 0),
+            ("card2", 2),
+            ("node2", 2),
+            ("node128", 128),
+        ];
+        for (name, number) in names {
+            assert_eq!(node_by_name(name), Some(number), "{name}");
+        }
+        for odd in [
+            "",
+            "2",
+            "card",
+            "host1",
+            "mic0",
+            "card-1",
+            "card+1",
+            "card01",
+            "node129",
+            "node65536",
+            "node card1",
+        ] {
+            assert_eq!(node_by_name(odd), None, "{odd}");
+        }
     }
 
     #[test]

@@ -23,4 +23,4 @@ pub mod trace;
 pub mod window;
 
 pub use error::Error;
-pub use ids::{NodeId, Port, PortId};
+pub use ids::{NodeId, Port, PortId, node_by_name};

@@ -31,17 +31,6 @@ pub fn configured() -> Option<String> {
     patterns::machine_name::in_file(&text).map(String::from)
 }
 
-/// The number of a node by its name: `host`, `card1`, `node1` as sockets call it, or the number.
-pub fn number(name: &str) -> Option<u16> {
-    if name == "host" {
-        return Some(0);
-    }
-    let card = name.strip_prefix("card");
-    let digits = card.or_else(|| name.strip_prefix("node")).unwrap_or(name);
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_plain)
-}
-
 /// The name of this node, from the table of nodes; `None` if this node is not in it.
 pub fn of_node(nodes: &str) -> Option<String> {
     let mut lines = nodes.lines().map(str::split_whitespace);
@@ -73,33 +62,6 @@ mod tests {
             "self node\n*\n",
         ] {
             assert_eq!(of_node(odd), None, "{odd}");
-        }
-    }
-
-    #[test]
-    fn nodes_have_numbers_by_several_names() {
-        let names = [
-            ("host", 0),
-            ("card2", 2),
-            ("node2", 2),
-            ("node0", 0),
-            ("17", 17),
-        ];
-        for (name, number) in names {
-            assert_eq!(super::number(name), Some(number), "{name}");
-        }
-        for odd in [
-            "",
-            "card",
-            "host1",
-            "mic0",
-            "card-1",
-            "card+1",
-            "+1",
-            "65536",
-            "node card1",
-        ] {
-            assert_eq!(super::number(odd), None, "{odd}");
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tools::host;
+use scif_abi::NodeId;
 
 use crate::protocol::is_plain_name;
 
@@ -127,7 +127,7 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
             _ => break word,
         }
     };
-    options.node = host::number(node).ok_or_else(|| format!("`{node}` is no node"))?;
+    options.node = node_of(node).ok_or_else(|| format!("`{node}` is no node"))?;
     options.arguments = words.cloned().collect();
     let program = options.arguments.first_mut().ok_or("PROGRAM is missing")?;
     if is_command_line {
@@ -163,6 +163,13 @@ fn transfer(path: String, name: String) -> Result<Transfer, String> {
     Ok(Transfer { path, name })
 }
 
+/// The number of the node that a word means: by its name, or the number itself.
+fn node_of(word: &str) -> Option<NodeId> {
+    let is_digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = || word.parse().ok().filter(|_| is_digits);
+    scif_abi::node_by_name(word).or_else(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +199,16 @@ mod tests {
         assert!(options.send.is_empty());
         assert_eq!(run("host true").node, 0);
         assert_eq!(run("-- 1 true").node, 1);
+    }
+
+    #[test]
+    fn a_node_has_names_and_a_number() {
+        for (word, node) in [("host", 0), ("card2", 2), ("node2", 2), ("17", 17)] {
+            assert_eq!(node_of(word), Some(node), "{word}");
+        }
+        for odd in ["", "mic0", "card+1", "+1", "-1", "65536"] {
+            assert_eq!(node_of(odd), None, "{odd}");
+        }
     }
 
     #[test]
