@@ -11,35 +11,23 @@ pub fn meta(process: usize) -> Result<ProcMeta> {
     if fd::read(process, &mut bytes)? != bytes.len() {
         return Err(Error::new(EINVAL));
     }
-    let mut words = [0; size_of::<ProcMeta>() / 4];
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
-    let [
-        pid,
-        pgid,
-        ppid,
-        ruid,
-        euid,
-        suid,
-        rgid,
-        egid,
-        sgid,
-        ens,
-        rns,
-    ] = words;
+    let mut words = bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    let mut next = || words.next().unwrap_or(0);
+    // In the order of the record.
     Ok(ProcMeta {
-        pid,
-        pgid,
-        ppid,
-        ruid,
-        euid,
-        suid,
-        rgid,
-        egid,
-        sgid,
-        ens,
-        rns,
+        pid: next(),
+        pgid: next(),
+        ppid: next(),
+        ruid: next(),
+        euid: next(),
+        suid: next(),
+        rgid: next(),
+        egid: next(),
+        sgid: next(),
+        ens: next(),
+        rns: next(),
     })
 }
 
