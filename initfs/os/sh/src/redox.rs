@@ -11,7 +11,7 @@ use runtime::{env, fs};
 use sh::ast::OpenMode;
 use sh::system::{Errno, Pid, Program, Result, System};
 use syscall::error::{ECONNRESET, EINTR, Error};
-use tools::condition::{Facts, Kind};
+use tools::condition::Facts;
 
 /// An open file of the script. Descriptors that this process inherited stay open to its end.
 pub enum Open {
@@ -209,27 +209,7 @@ impl System for Redox {
     }
 
     fn facts(&self, path: &str) -> Option<Facts> {
-        let data = fs::metadata(path).ok()?;
-        let kind = if data.is_dir() {
-            Kind::Directory
-        } else if data.is_file() {
-            Kind::File
-        } else if data.mode() & 0xF000 == 0x1000 {
-            Kind::Pipe
-        } else {
-            Kind::Other
-        };
-        let stat = data.stat();
-        let modified = stat
-            .st_mtime
-            .saturating_mul(1_000_000_000)
-            .saturating_add(u64::from(stat.st_mtime_nsec));
-        Some(Facts {
-            kind,
-            size: data.len(),
-            mode: u32::from(data.mode() & 0o7777),
-            modified,
-        })
+        Facts::of(path)
     }
 
     fn names(&self, path: &str) -> Result<Vec<String>> {

@@ -3,6 +3,9 @@
 use alloc::format;
 use alloc::string::String;
 
+#[cfg(target_os = "redox")]
+use syscall::flag::{MODE_DIR, MODE_FIFO, MODE_FILE, MODE_PERM, MODE_TYPE};
+
 /// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -27,6 +30,31 @@ pub struct Facts {
     pub mode: u32,
     /// Time of the last change, nanoseconds since 1970.
     pub modified: u64,
+}
+
+impl Facts {
+    /// The facts about `path`; `None` if it cannot be reached.
+    #[cfg(target_os = "redox")]
+    pub fn of(path: &str) -> Option<Self> {
+        let data = runtime::fs::metadata(path).ok()?;
+        let kind = match data.mode() & MODE_TYPE {
+            MODE_DIR => Kind::Directory,
+            MODE_FILE => Kind::File,
+            MODE_FIFO => Kind::Pipe,
+            _ => Kind::Other,
+        };
+        let stat = data.stat();
+        let modified = stat
+            .st_mtime
+            .saturating_mul(1_000_000_000)
+            .saturating_add(u64::from(stat.st_mtime_nsec));
+        Some(Self {
+            kind,
+            size: data.len(),
+            mode: u32::from(data.mode() & MODE_PERM),
+            modified,
+        })
+    }
 }
 
 /// Access to the facts that conditions ask for.

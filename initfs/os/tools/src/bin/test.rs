@@ -3,8 +3,7 @@
 #![no_std]
 #![no_main]
 
-use runtime::fs;
-use tools::condition::{Facts, Files, Kind, evaluate};
+use tools::condition::{Facts, Files, evaluate};
 
 tools::main!(main);
 
@@ -12,24 +11,7 @@ struct System;
 
 impl Files for System {
     fn facts(&self, path: &str) -> Option<Facts> {
-        let data = fs::metadata(path).ok()?;
-        let kind = match data.mode() & 0xF000 {
-            0x4000 => Kind::Directory,
-            0x8000 => Kind::File,
-            0x1000 => Kind::Pipe,
-            _ => Kind::Other,
-        };
-        let stat = data.stat();
-        let modified = stat
-            .st_mtime
-            .saturating_mul(1_000_000_000)
-            .saturating_add(u64::from(stat.st_mtime_nsec));
-        Some(Facts {
-            kind,
-            size: data.len(),
-            mode: u32::from(data.mode() & 0o7777),
-            modified,
-        })
+        Facts::of(path)
     }
 
     fn is_terminal(&self, fd: u8) -> bool {
