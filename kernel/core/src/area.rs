@@ -218,31 +218,45 @@ impl<B: Backing> AreaList<B> {
     /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders. There may be
     /// more than contiguous memory has room for.
     pub fn remove(&mut self, addr: usize, len: usize) -> BTreeMap<usize, Area<B>> {
-        // Most ranges are taken out as they were put in.
-        if self.areas.get(&addr).is_some_and(|area| area.len == len) {
-            let taken = self.areas.remove(&addr).map(|area| (addr, area));
-            self.dig(addr, len);
-            return taken.into_iter().collect();
-        }
-        let end = addr.saturating_add(len);
-        self.cut(addr);
-        self.cut(end);
         let mut taken = BTreeMap::new();
-        while let Some((&base, _)) = self.areas.range(addr..end).next() {
-            if let Some(area) = self.areas.remove(&base) {
-                self.dig(base, area.len);
-                taken.insert(base, area);
-            }
-        }
+        self.remove_each(addr, len, |base, area| {
+            taken.insert(base, area);
+        });
         taken
+    }
+
+    /// [`remove`](Self::remove) that hands out area after area, in ascending order. A list of all
+    /// would take memory, which may be used up when a program ends.
+    pub fn remove_each(&mut self, addr: usize, len: usize, mut each: impl FnMut(usize, Area<B>)) {
+        let (mut at, end) = (addr, addr.saturating_add(len));
+        while let Some((base, area)) = self.take_first(at, end) {
+            at = base + area.len;
+            each(base, area);
+        }
     }
 
     /// Sets the rights of everything in `[addr, addr + len)`, cutting areas at its borders.
     pub fn protect(&mut self, addr: usize, len: usize, prot: Prot) {
-        for (base, mut area) in self.remove(addr, len) {
+        let (mut at, end) = (addr, addr.saturating_add(len));
+        while let Some((base, mut area)) = self.take_first(at, end) {
+            at = base + area.len;
             area.prot = prot;
             self.insert(base, area);
         }
+    }
+
+    /// Takes out the first area in `[addr, end)`, cutting it at the borders.
+    fn take_first(&mut self, addr: usize, end: usize) -> Option<(usize, Area<B>)> {
+        let len = end.checked_sub(addr).filter(|&len| len > 0)?;
+        // Most ranges are taken out as they were put in.
+        if self.areas.get(&addr).is_none_or(|area| area.len != len) {
+            self.cut(addr);
+            self.cut(end);
+        }
+        let (&base, _) = self.areas.range(addr..end).next()?;
+        let area = self.areas.remove(&base)?;
+        self.dig(base, area.len);
+        Some((base, area))
     }
 
     /// Cuts the area around `addr`, if there is one, so that `addr` becomes a border.
@@ -365,6 +379,23 @@ mod tests {
         assert!(l.remove(0, 5 * PAGE).is_empty());
         assert_eq!(l.remove(0, usize::MAX).len(), 2);
         assert!(list(&l).is_empty());
+    }
+
+    #[test]
+    fn areas_come_out_one_by_one() {
+        let mut l = AreaList::default();
+        for (page, pages) in [(10, 4), (14, 1), (20, 4)] {
+            l.insert(page * PAGE, area(pages, RW, Test::File(0)));
+        }
+        let mut out = Vec::new();
+        l.remove_each(11 * PAGE, 10 * PAGE, |base, area| {
+            out.push((base / PAGE, area.len / PAGE, area.backing));
+        });
+        let file = |page| Test::File(page * PAGE);
+        assert_eq!(out, [(11, 3, file(1)), (14, 1, file(0)), (20, 1, file(0))]);
+        assert_eq!(list(&l), [(10, 1, RW, file(0)), (21, 3, RW, file(1))]);
+        l.remove_each(0, usize::MAX, |_, _| ());
+        assert!(l.is_empty() && l.find_hole(usize::MAX, 0, usize::MAX) == Some(0));
     }
 
     #[test]
