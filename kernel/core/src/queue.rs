@@ -23,6 +23,11 @@ impl<T> Entry<T> {
     pub fn value(&self) -> &T {
         &self.0.value
     }
+
+    /// The value, to change it.
+    pub fn value_mut(&mut self) -> &mut T {
+        &mut self.0.value
+    }
 }
 
 /// A queue. To move an entry into it or out of it takes no memory.
@@ -87,6 +92,13 @@ impl<T> Queue<T> {
         Some(entry)
     }
 
+    /// Moves all entries of another queue to the end.
+    pub fn append(&mut self, other: &mut Self) {
+        while let Some(entry) = other.pop() {
+            self.push(entry);
+        }
+    }
+
     /// Removes all entries.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
@@ -117,6 +129,21 @@ mod tests {
         assert!(from.is_empty() && from.pop().is_none() && from.first().is_none());
         let moved = core::iter::from_fn(|| to.pop().map(|entry| *entry.value()));
         assert!(moved.eq(['a', 'b', 'c', 'd']));
+    }
+
+    #[test]
+    fn a_queue_takes_the_entries_of_another() {
+        let (mut from, mut to) = (Queue::new(), Queue::new());
+        to.push(Entry::new(1));
+        for value in [2, 3] {
+            let mut entry = Entry::new(0);
+            *entry.value_mut() = value;
+            from.push(entry);
+        }
+        to.append(&mut from);
+        assert!(from.is_empty());
+        let moved = core::iter::from_fn(|| to.pop().map(|entry| *entry.value()));
+        assert!(moved.eq([1, 2, 3]));
     }
 
     #[test]

@@ -23,7 +23,6 @@ mod handle;
 mod map;
 mod remap;
 
-use alloc::collections::{BTreeMap, LinkedList};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,17 +31,18 @@ use ::syscall::data::{GrantDesc, GrantFlags};
 use ::syscall::error::{EACCES, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use kernel_core::area::{Area, AreaList};
 pub use kernel_core::area::{Cache, Placement, Prot};
+use kernel_core::queue;
 use spin::Mutex;
 
 pub use backing::Anonymous;
 use backing::Backing;
 use bounce::BounceBuffers;
 pub use bounce::{BounceBuffer, bounce_frames};
-use deferred::defer_drop;
 pub use deferred::{Deferred, has_deferred, next_deferred};
+use deferred::{Spaces, defer_drop};
 use fault::shared_entry;
-use grant::{Lents, defer_unmapped};
-pub use grant::{Pieces, SchemeGrant, Unmapped};
+use grant::{Lents, defer_unmapped, unless_lent};
+pub use grant::{Piece, Pieces, SchemeGrant};
 pub use handle::SpaceHandle;
 
 use super::frame::{self, Counts, FrameRef, Releases};
@@ -83,28 +83,24 @@ pub struct AddrSpace {
     bounce: Mutex<BounceBuffers>,
 }
 
-/// Areas that were taken out of a space. They are dropped only after its lock is released, because
-/// that may drop another space.
-type Removed = BTreeMap<usize, Area<Backing>>;
+/// What is left of areas that were taken out of a space. It is dropped only after the space's lock
+/// is released, because that may drop another space.
+#[derive(Default)]
+struct Removed {
+    pieces: Pieces,
+    sources: Spaces,
+}
 
-fn unmapped(removed: Removed) -> Pieces {
-    removed
-        .into_values()
-        .filter_map(|area| match area.backing {
-            Backing::Scheme(grant) => {
-                let len = area.len;
-                Unmapped { grant, len }.unless_lent()
-            }
-            Backing::Borrowed {
-                source: Some(source),
-                ..
-            } => {
-                defer_drop(source);
-                None
-            }
-            _ => None,
-        })
-        .collect()
+/// The pieces of which daemons are to be told.
+fn unmapped(mut removed: Removed) -> Pieces {
+    defer_drop(removed.sources);
+    let mut pieces = Pieces::new();
+    while let Some(piece) = removed.pieces.pop() {
+        unless_lent(piece)
+            .into_iter()
+            .for_each(|piece| pieces.push(piece));
+    }
+    pieces
 }
 
 /// Checks a range: whole pages, not empty, and in user space; else `EINVAL`.
@@ -117,18 +113,39 @@ pub fn check_range(addr: usize, len: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Takes out the areas of a range, gives their frames back, and returns the areas.
-    fn take(&mut self, addr: usize, len: usize) -> Removed {
-        let removed = self.areas.remove(addr, len);
+    /// Takes out the areas of a range, and gives their frames back. This takes memory only to cut
+    /// the areas at the borders.
+    fn take(&mut self, addr: usize, len: usize, removed: &mut Removed) {
         let mut releases = Releases::new();
-        for (base, area) in &removed {
-            self.table.clear(*base, area.len, |entry| {
+        let Inner { areas, table, .. } = self;
+        areas.remove_each(addr, len, |base, area| {
+            table.clear(base, area.len, |entry| {
                 if entry.is_counted() {
                     releases.add(entry.phys());
                 }
             });
-        }
-        removed
+            match area.backing {
+                Backing::Scheme(piece) => removed.pieces.push(piece),
+                // The loans may end here, which only queues pieces of other mappings.
+                Backing::Borrowed {
+                    source: Some(source),
+                    ..
+                } => removed.sources.push(source),
+                _ => {}
+            }
+        });
+    }
+
+    /// Cuts the tie of the next area from `addr` on that borrows: its end, and the tie.
+    fn cut_tie(&mut self, addr: usize) -> Option<(usize, Backing)> {
+        let borrows = |(_, area): &(_, &Area<_>)| matches!(area.backing, Backing::Borrowed { .. });
+        let mut areas = self.areas.overlapping(addr, USER_END - addr);
+        let (base, end) = areas
+            .find(borrows)
+            .map(|(base, area)| (base, base + area.len))?;
+        drop(areas);
+        let backing = self.areas.backing_mut(base)?;
+        Some((end, core::mem::replace(backing, Backing::Frames)))
     }
 
     fn has_pinned(&self, addr: usize, len: usize) -> bool {
@@ -192,21 +209,23 @@ impl Inner {
                     .areas
                     .find_hole(len, self.min, USER_END)
                     .ok_or(Error::new(ENOMEM))?;
-                Ok((addr, Removed::new()))
+                Ok((addr, Removed::default()))
             }
             Placement::Fixed(addr) => {
                 check_range(addr, len)?;
                 if self.has_pinned(addr, len) {
                     return Err(Error::new(EBUSY));
                 }
-                Ok((addr, self.take(addr, len)))
+                let mut removed = Removed::default();
+                self.take(addr, len, &mut removed);
+                Ok((addr, removed))
             }
             Placement::FixedNoReplace(addr) => {
                 check_range(addr, len)?;
                 if self.areas.overlapping(addr, len).next().is_some() {
                     return Err(Error::new(EEXIST));
                 }
-                Ok((addr, Removed::new()))
+                Ok((addr, Removed::default()))
             }
         }
     }
@@ -284,7 +303,10 @@ impl AddrSpace {
         let (addr, replaced) = inner.place(at, len)?;
         inner.areas.insert(addr, area);
         let filled = fill(&mut inner, addr);
-        let failed = filled.is_err().then(|| inner.take(addr, len));
+        let mut failed = Removed::default();
+        if filled.is_err() {
+            inner.take(addr, len, &mut failed);
+        }
         drop(inner);
         drop(failed);
         let pieces = unmapped(replaced);
@@ -316,7 +338,8 @@ impl AddrSpace {
                 return Err(error);
             }
         }
-        let removed = inner.take(addr, len);
+        let mut removed = Removed::default();
+        inner.take(addr, len, &mut removed);
         drop(inner);
         Ok(unmapped(removed))
     }
@@ -324,13 +347,13 @@ impl AddrSpace {
     /// `unmap` for the kernel's own request buffers: takes pinned pages, too.
     pub fn unmap_pinned(&self, addr: usize, len: usize) -> Result<Pieces> {
         check_range(addr, len)?;
-        let removed = self.inner.lock().take(addr, len);
-        Ok(unmapped(removed))
+        Ok(self.unmap_all(addr, len))
     }
 
-    /// Unmaps everything (exit of the last thread).
-    pub fn clear(&self) -> Pieces {
-        let removed = self.inner.lock().take(0, USER_END);
+    /// Unmaps everything in a range.
+    fn unmap_all(&self, addr: usize, len: usize) -> Pieces {
+        let mut removed = Removed::default();
+        self.inner.lock().take(addr, len, &mut removed);
         unmapped(removed)
     }
 
@@ -375,9 +398,9 @@ impl AddrSpace {
                 Backing::Physical { .. } => {
                     flags |= GrantFlags::GRANT_SHARED | GrantFlags::GRANT_PHYS;
                 }
-                Backing::Scheme(grant) => {
+                Backing::Scheme(piece) => {
                     flags |= GrantFlags::GRANT_SHARED | GrantFlags::GRANT_SCHEME;
-                    offset = grant.offset;
+                    offset = piece.value().grant.offset;
                 }
             }
             GrantDesc {
@@ -414,10 +437,10 @@ impl AddrSpace {
             (
                 base,
                 Area {
-                    backing: Backing::Scheme(grant),
+                    backing: Backing::Scheme(piece),
                     ..
                 },
-            ) if base == addr => Some(grant.clone()),
+            ) if base == addr => Some(piece.value().grant.clone()),
             _ => None,
         }
     }
@@ -474,30 +497,20 @@ impl AddrSpace {
     }
 
     fn cut_ties(&self) {
-        let mut inner = self.inner.lock();
-        // There may be more than contiguous memory has room for.
-        let borrowed: LinkedList<(usize, usize)> = inner
-            .areas
-            .iter()
-            .filter(|(_, area)| matches!(area.backing, Backing::Borrowed { .. }))
-            .map(|(base, area)| (base, area.len))
-            .collect();
-        let mut ties = LinkedList::new();
-        for (base, len) in borrowed {
-            for (base, mut area) in inner.areas.remove(base, len) {
-                ties.push_back(core::mem::replace(&mut area.backing, Backing::Frames));
-                inner.areas.insert(base, area);
-            }
+        let mut next = 0;
+        loop {
+            let cut = self.inner.lock().cut_tie(next);
+            let Some((end, tie)) = cut else { return };
+            next = end;
+            // The last reference to another space may go here.
+            drop(tie);
         }
-        drop(inner);
-        // The last reference to another space may go here.
-        drop(ties);
     }
 }
 
 impl Drop for AddrSpace {
     fn drop(&mut self) {
-        defer_unmapped(self.clear());
+        defer_unmapped(self.unmap_all(0, USER_END));
     }
 }
 

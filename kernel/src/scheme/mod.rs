@@ -41,13 +41,14 @@ use spin::Mutex;
 use crate::{
     mm::{
         UserBuf,
-        space::{AddrSpace, Pieces, Placement, Prot, Unmapped},
+        space::{AddrSpace, Piece, Pieces, Placement, Prot},
     },
     object::{
         Description, DescriptionState, InternalFlags, SchemeId,
         deferred::{Entry, Message},
     },
     proc::{Caller, FileTable},
+    sched,
 };
 
 pub use event::{counts as event_counts, trigger};
@@ -118,8 +119,8 @@ fn bad_fd<T>() -> Result<T> {
 }
 
 /// The operations on the objects of one scheme. `number` is the scheme's own number for an object.
-/// Buffers belong to the current program. Everything but `close`,
-/// `fevent_without_waiting` and `unmapped_without_waiting` may block.
+/// Buffers belong to the current program. Everything but `close` and `fevent_without_waiting` may
+/// block.
 pub trait Scheme: Send + Sync {
     /// Opens `path` below an object.
     fn open(
@@ -314,9 +315,6 @@ pub trait Scheme: Send + Sync {
         unsupported()
     }
 
-    /// Reports that a mapping is gone, without waiting for the scheme. Must not block.
-    fn unmapped_without_waiting(&self, _number: usize, _request: MunmapRequest) {}
-
     /// Reports that the last reference to an object of the kernel is gone. Must not block.
     fn close(&self, _number: usize) {}
 }
@@ -445,7 +443,7 @@ fn creator_ended(context: &crate::sched::ContextRef) {
     all.iter().for_each(|scheme| scheme.shut_down());
 }
 
-fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
+fn grant_of(piece: &Piece) -> Option<(&Description, MunmapRequest)> {
     let file = piece.grant.description().downcast_ref::<Description>()?;
     let flags = MapFlags::from_bits_truncate(piece.grant.flags());
     let synced = flags.contains(MapFlags::MAP_SHARED | MapFlags::PROT_WRITE);
@@ -464,11 +462,14 @@ fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
     ))
 }
 
-/// Notifies schemes of mappings that are gone and waits for their answers. Errors in them are
-/// ignored.
-pub fn notify_unmapped(pieces: Pieces) {
-    for piece in &pieces {
-        if let Some((file, request)) = grant_of(piece)
+/// Notifies schemes of mappings that are gone and waits for their answers, unless the caller is
+/// killed. Errors in them are ignored.
+pub fn notify_unmapped(mut pieces: Pieces) {
+    while let Some(piece) = pieces.pop() {
+        if sched::current().is_killed() {
+            // Nobody would wait, and very many requests would be sent at once.
+            post_unmapped(piece);
+        } else if let Some((file, request)) = grant_of(piece.value())
             && let Ok(scheme) = get(file.scheme())
         {
             let _ = scheme.unmapped(file.number(), request);
@@ -477,11 +478,10 @@ pub fn notify_unmapped(pieces: Pieces) {
 }
 
 /// Notifies a scheme of a mapping that is gone, without waiting.
-fn unmapped_without_waiting(piece: Unmapped) {
-    if let Some((file, request)) = grant_of(&piece)
-        && let Ok(scheme) = get(file.scheme())
-    {
-        scheme.unmapped_without_waiting(file.number(), request);
+fn post_unmapped(piece: Entry<Piece>) {
+    let file = grant_of(piece.value());
+    if let Some(scheme) = file.and_then(|(file, _)| user_scheme(file.scheme())) {
+        scheme.post_unmapped(piece);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{deliver, unmapped_without_waiting};
+use super::{deliver, post_unmapped};
 use crate::{
     mm::space::{self, Deferred},
     object::deferred,
@@ -37,7 +37,7 @@ fn release() -> bool {
         return false;
     };
     match work {
-        Deferred::Unmapped(piece) => unmapped_without_waiting(piece),
+        Deferred::Unmapped(piece) => post_unmapped(piece),
         Deferred::Space(space) => drop(space),
     }
     true

@@ -4,10 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use kernel_core::area::Cache;
+use kernel_core::queue::Entry;
 use spin::Mutex;
 
 use super::AddrSpace;
-use super::grant::{Lents, SchemeGrant};
+use super::grant::{Lents, Piece};
 use crate::mm::frame::FrameRef;
 
 /// Kinds of anonymous memory, by what a copy-on-write clone makes of it.
@@ -22,7 +23,8 @@ pub enum Anonymous {
 /// Pages of shared anonymous memory by offset; several spaces may map them.
 pub(super) type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
 
-/// The memory behind an area.
+/// The memory behind an area. What has to be done when the area is gone has its place in a queue
+/// from the start: there may be no memory for that at the end.
 #[derive(Debug)]
 pub(super) enum Backing {
     /// Zero pages, made at the first touch, copied on a store after a clone.
@@ -37,12 +39,12 @@ pub(super) enum Backing {
     /// Device memory.
     Physical { phys: usize, cache: Cache },
     /// A daemon's frames, entered at once.
-    Scheme(SchemeGrant),
+    Scheme(Entry<Piece>),
     /// Frames of the kernel, entered at once.
     Frames,
     /// Pages of another space (`None`: of this one) from `addr` on, entered at the first touch.
     Borrowed {
-        source: Option<Arc<AddrSpace>>,
+        source: Option<Entry<Arc<AddrSpace>>>,
         addr: usize,
         lents: Lents,
     },
@@ -61,14 +63,16 @@ impl kernel_core::area::Backing for Backing {
                 phys: *phys + offset,
                 cache: *cache,
             },
-            Backing::Scheme(grant) => Backing::Scheme(grant.piece(offset)),
+            Backing::Scheme(piece) => Backing::Scheme(Entry::new(piece.value_mut().split(offset))),
             Backing::Frames => Backing::Frames,
             Backing::Borrowed {
                 source,
                 addr,
                 lents,
             } => Backing::Borrowed {
-                source: source.clone(),
+                source: source
+                    .as_ref()
+                    .map(|source| Entry::new(source.value().clone())),
                 addr: *addr + offset,
                 lents: lents.clone(),
             },
@@ -84,7 +88,7 @@ impl Backing {
     /// Adds the loans for a mapping elsewhere that gets pages of this memory.
     pub(super) fn lend_to(&self, lents: &mut Lents) {
         match self {
-            Backing::Scheme(grant) => grant.lend_to(lents),
+            Backing::Scheme(piece) => piece.value().grant.lend_to(lents),
             Backing::Borrowed { lents: own, .. } => lents.add(own),
             _ => {}
         }

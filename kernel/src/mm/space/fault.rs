@@ -332,7 +332,7 @@ impl AddrSpace {
                 if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
                     let addr = from + (addr - base);
                     return Ok(Found::Elsewhere {
-                        source: source.clone(),
+                        source: source.as_ref().map(|source| source.value().clone()),
                         addr,
                         is_request: area.pinned,
                     });

@@ -1,12 +1,12 @@
 //! Daemons' memory that programs have mapped: which mappings there are, and when the daemon learns
 //! that a piece is unmapped.
 
-use alloc::collections::LinkedList;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel_core::queue::{Entry, Queue};
 use spin::Mutex;
 
 /// The object whose memory a scheme mapping shows. The mapping keeps the object alive: this
@@ -68,7 +68,7 @@ impl SchemeGrant {
     pub(super) fn lend_to(&self, lents: &mut Lents) {
         if !lents.know(&self.object) {
             self.object.loans.lock().lent += 1;
-            lents.0.push_back(Lent(self.object.clone()));
+            lents.push(Lent(self.object.clone()));
         }
     }
 }
@@ -79,10 +79,10 @@ impl fmt::Debug for SchemeGrant {
     }
 }
 
-/// A piece of a scheme mapping that is no longer mapped; its daemon has not been sent a Munmap
-/// yet.
+/// A piece of a scheme mapping, which is an area of its own. Once it is no longer mapped, it waits
+/// for its daemon to be sent a Munmap.
 #[derive(Debug)]
-pub struct Unmapped {
+pub struct Piece {
     /// The mapping; `offset` is that of the piece.
     pub grant: SchemeGrant,
     /// Bytes of the piece.
@@ -103,18 +103,28 @@ struct Loans {
     holds: Lents,
 }
 
-impl Unmapped {
-    /// This piece, if nobody else has pages of its mapping; otherwise it is kept until the last
-    /// loan ends.
-    pub(super) fn unless_lent(self) -> Option<Unmapped> {
-        let object = self.grant.object.clone();
-        let mut loans = object.loans.lock();
-        if loans.lent == 0 {
-            return Some(self);
-        }
-        loans.gone.push_back(self);
-        None
+impl Piece {
+    /// Cuts at `offset` bytes: `self` keeps the front, the rest is returned.
+    pub(super) fn split(&mut self, offset: usize) -> Self {
+        let rest = Self {
+            grant: self.grant.piece(offset),
+            len: self.len - offset,
+        };
+        self.len = offset;
+        rest
     }
+}
+
+/// A piece that is gone, if nobody else has pages of its mapping; otherwise it is kept until the
+/// last loan ends.
+pub(super) fn unless_lent(piece: Entry<Piece>) -> Option<Entry<Piece>> {
+    let object = piece.value().grant.object.clone();
+    let mut loans = object.loans.lock();
+    if loans.lent == 0 {
+        return Some(piece);
+    }
+    loans.gone.push(piece);
+    None
 }
 
 /// One loan.
@@ -139,38 +149,63 @@ impl Drop for Lent {
     }
 }
 
-/// The loans of a mapping, one for each scheme mapping whose pages are in it. There may be more
-/// than contiguous memory has room for.
+/// The loans of a mapping, one for each scheme mapping whose pages are in it. A list that shares
+/// its end with its copies: there may be very many loans, and a cut of the mapping copies the list.
 #[derive(Clone, Default)]
-pub(super) struct Lents(LinkedList<Lent>);
+pub(super) struct Lents(Option<Arc<Node>>);
+
+struct Node {
+    lent: Lent,
+    next: Lents,
+}
 
 impl Lents {
+    fn iter(&self) -> impl Iterator<Item = &Lent> {
+        let nodes = core::iter::successors(self.0.as_deref(), |node| node.next.0.as_deref());
+        nodes.map(|node| &node.lent)
+    }
+
     fn know(&self, object: &Arc<Object>) -> bool {
-        self.0.iter().any(|lent| Arc::ptr_eq(&lent.0, object))
+        self.iter().any(|lent| Arc::ptr_eq(&lent.0, object))
+    }
+
+    fn push(&mut self, lent: Lent) {
+        let next = core::mem::take(self);
+        self.0 = Some(Arc::new(Node { lent, next }));
     }
 
     /// Adds the loans that are missing.
     pub(super) fn add(&mut self, others: &Lents) {
-        for other in &others.0 {
+        for other in others.iter() {
             if !self.know(&other.0) {
-                self.0.push_back(other.clone());
+                self.push(other.clone());
             }
+        }
+    }
+}
+
+impl Drop for Lents {
+    /// One by one: loans that drop each other would need a stack for all of them.
+    fn drop(&mut self) {
+        let mut first = self.0.take();
+        while let Some(mut node) = first.and_then(Arc::into_inner) {
+            first = node.next.0.take();
         }
     }
 }
 
 impl fmt::Debug for Lents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lents({})", self.0.len())
+        write!(f, "Lents({})", self.iter().count())
     }
 }
 
-/// Pieces of scheme mappings that are gone, in order. There may be more than contiguous memory has
-/// room for.
-pub type Pieces = LinkedList<Unmapped>;
+/// Pieces of scheme mappings that are gone, in order. Each waits in the place that its area had for
+/// it, because a program that ends leaves very many, perhaps when memory is used up.
+pub type Pieces = Queue<Piece>;
 
 /// Pieces whose Munmap could not be sent at once.
-static LATER: Mutex<Pieces> = Mutex::new(LinkedList::new());
+static LATER: Mutex<Pieces> = Mutex::new(Queue::new());
 /// Whether there are such pieces. Every system call checks this, and a load is cheaper than the
 /// lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
@@ -181,9 +216,9 @@ pub(super) fn has_pieces() -> bool {
 }
 
 /// Takes the oldest deferred piece.
-pub(super) fn next_piece() -> Option<Unmapped> {
+pub(super) fn next_piece() -> Option<Entry<Piece>> {
     let mut later = LATER.lock();
-    let piece = later.pop_front();
+    let piece = later.pop();
     PENDING.store(!later.is_empty(), Ordering::Relaxed);
     piece
 }

@@ -123,7 +123,7 @@ impl AddrSpace {
         }
         let (entries, lents) = source.lend_all(source_addr, len, prot)?;
         owner.hold(lents);
-        let backing = Backing::Scheme(owner);
+        let backing = Backing::Scheme(queue::Entry::new(Piece { grant: owner, len }));
         let area = Area {
             len,
             prot,
@@ -216,7 +216,7 @@ impl AddrSpace {
             return Err(Error::new(EPERM));
         }
         let own = core::ptr::eq(Arc::as_ptr(source), self);
-        let lender = (!own).then(|| source.clone());
+        let lender = (!own).then(|| queue::Entry::new(source.clone()));
         let backing = Backing::Borrowed {
             source: lender,
             addr,
@@ -263,7 +263,7 @@ impl AddrSpace {
             pinned: true,
             // The pages at the edges are present, so they are never fetched from the source.
             backing: Backing::Borrowed {
-                source: Some(source.clone()),
+                source: Some(queue::Entry::new(source.clone())),
                 addr: addr - before,
                 lents,
             },

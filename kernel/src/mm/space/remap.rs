@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use ::syscall::error::{EBUSY, EFAULT, EPERM, Error, Result};
 use kernel_core::area::{Area, Placement, Prot};
+use kernel_core::queue;
 
 use super::{
     AddrSpace, Backing, Pieces, check_range, defer_unmapped, release, reprotected, unmapped,
@@ -52,7 +53,7 @@ impl AddrSpace {
         let mut entries = inner.room_for_entries(old, kept)?;
         let (new, mut removed) = inner.place(at, new_size)?;
         if kept < old_size {
-            removed.extend(inner.take(old + kept, old_size - kept));
+            inner.take(old + kept, old_size - kept, &mut removed);
         }
         let areas = inner.areas.remove(old, kept);
         inner.table.update(old, kept, |page, entry| {
@@ -124,7 +125,7 @@ impl AddrSpace {
             let moved = inner.areas.overlapping(addr, len).count();
             (moved, inner.room_for_entries(addr, len)?)
         };
-        let (here, replaced) = {
+        let (here, mut replaced) = {
             let mut inner = self.inner.lock();
             inner.check_more_areas(moved)?;
             inner.place(at, len)?
@@ -143,10 +144,10 @@ impl AddrSpace {
             if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
                 let from_here = lender
                     .as_ref()
-                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
+                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l.value()), self));
                 *lender = match lender.take() {
                     // Borrowed from the space that it leaves now, or from the one that it enters.
-                    None => Some(source.clone()),
+                    None => Some(queue::Entry::new(source.clone())),
                     Some(_) if from_here => None,
                     other => other,
                 };
@@ -171,18 +172,19 @@ impl AddrSpace {
                 release(entry);
             }
         }
-        let undone = failed.map(|_| inner.take(here, len));
+        if failed.is_some() {
+            inner.take(here, len, &mut replaced);
+        }
         drop(inner);
         let pieces = unmapped(replaced);
-        match (failed, undone) {
-            (Some(error), Some(undone)) => {
+        match failed {
+            None => Ok((here, pieces)),
+            Some(error) => {
                 // Without memory for page tables the moved pages are lost to both spaces; only a
                 // caller that moves between its own helpers can see this.
-                defer_unmapped(unmapped(undone));
                 defer_unmapped(pieces);
                 Err(error)
             }
-            _ => Ok((here, pieces)),
         }
     }
 }

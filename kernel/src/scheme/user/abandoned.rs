@@ -5,7 +5,7 @@ use ::syscall::schemev2::Opcode;
 use super::request_buffer::Mapping;
 use super::{File, UserScheme};
 use crate::object::deferred::{Entry, Message};
-use crate::scheme::{MunmapRequest, Scheme};
+use crate::scheme::MunmapRequest;
 
 /// The step that undoes an abandoned request if the daemon has carried it out.
 pub enum Undo {

@@ -5,6 +5,7 @@
 //! address space, and the scheme ends with it.
 
 mod abandoned;
+mod munmaps;
 mod request_buffer;
 mod socket;
 
@@ -39,6 +40,7 @@ use crate::{
     sched::{self, Context, ContextRef, WaitQueue},
 };
 use abandoned::{AbandonedRequest, Undo};
+use munmaps::Munmaps;
 use request_buffer::{Access, RequestBuffer};
 
 type File = Arc<Description>;
@@ -50,6 +52,7 @@ struct State {
     /// room for: a program that ends closes all its files at once.
     todo: Queue<Message>,
     requests: Requests<ContextRef, File, AbandonedRequest>,
+    munmaps: Munmaps,
 }
 
 /// A scheme served by a daemon.
@@ -129,6 +132,7 @@ impl UserScheme {
             open: true,
             todo: Queue::new(),
             requests: Requests::new(),
+            munmaps: Munmaps::default(),
         };
         Self {
             id,
@@ -159,12 +163,14 @@ impl UserScheme {
     /// Removes the scheme. Callers that wait for an answer get `ENODEV`, and callers that wait for
     /// an event of a file are woken.
     pub fn shut_down(&self) {
-        let completed = {
+        let (completed, munmaps) = {
             let mut state = self.state.lock();
             state.open = false;
             state.todo.clear();
-            state.requests.fail_all(ENODEV)
+            let munmaps = core::mem::take(&mut state.munmaps);
+            (state.requests.fail_all(ENODEV), munmaps)
         };
+        drop(munmaps);
         for request in completed {
             // Its files and memory are dropped with it.
             if let Some(waiter) = request.waiter {
@@ -219,10 +225,12 @@ impl UserScheme {
             drop(state);
             return Err(Error::new(ENODEV));
         }
+        let is_unattended = waiter.is_none();
         let tag = state
             .requests
             .begin(waiter, files)
             .ok_or(Error::new(EAGAIN))?;
+        state.munmaps.unanswered += usize::from(is_unattended);
         sqe.tag = tag;
         state.todo.push(Entry::new(Message::Request(sqe)));
         drop(state);
@@ -348,16 +356,6 @@ impl UserScheme {
         let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::Nothing);
         buffer.end()?;
         answer
-    }
-
-    fn munmap_sqe(number: usize, request: MunmapRequest) -> Sqe {
-        let MunmapRequest {
-            offset,
-            size,
-            flags,
-        } = request;
-        let args = [number as u64, size as u64, flags.bits() as u64, offset];
-        signed_sqe(Opcode::Munmap, &args, proc::caller())
     }
 }
 
@@ -590,11 +588,7 @@ impl Scheme for UserScheme {
     }
 
     fn unmapped(&self, number: usize, request: MunmapRequest) -> Result<()> {
-        value(self.request(Self::munmap_sqe(number, request))?).map(drop)
-    }
-
-    fn unmapped_without_waiting(&self, number: usize, request: MunmapRequest) {
-        // The daemon must answer every Munmap, so it needs a tag even without a waiting client.
-        let _ = self.begin(Self::munmap_sqe(number, request), None, Vec::new());
+        let sqe = munmaps::sqe_of(number, request, proc::caller());
+        value(self.request(sqe)?).map(drop)
     }
 }

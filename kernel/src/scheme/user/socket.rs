@@ -153,11 +153,12 @@ impl UserScheme {
     fn answer(&self, tag: u32, reply: Reply<File>) -> Result<()> {
         let answered = self.state.lock().requests.answer(tag, reply);
         let completed = answered.map_err(|(error, _reply)| answer_error(error))?;
-        if let Some(waiter) = completed.waiter {
-            sched::wake(&waiter);
-        }
-        if let Some(abandoned) = completed.abandoned {
-            self.clear_up(abandoned, completed.unclaimed);
+        match (completed.waiter, completed.abandoned) {
+            (Some(waiter), _) => {
+                sched::wake(&waiter);
+            }
+            (None, Some(abandoned)) => self.clear_up(abandoned, completed.unclaimed),
+            (None, None) => self.unattended_answered(),
         }
         // Files that no client took are dropped here.
         Ok(())

@@ -47,13 +47,15 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 8] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
     ("daemon", daemon),
     ("files", files),
     ("ramfs", file_system),
+    ("pieces", pieces),
+    ("borrowed", borrowed),
 ];
 
 fn main() -> i32 {
@@ -142,18 +144,14 @@ fn scarce(suite: &mut Suite) {
 /// What calls say that have the kernel keep something on files and areas that are there, again and
 /// again while memory is used up: texts, timers, and areas that are cut in pieces.
 fn kept() -> Result<[i32; 4]> {
-    let files = |path: &str| -> Result<Vec<Fd>> {
-        let open = |_| path::open(path, syscall::O_RDWR).map(Fd::new);
-        (0..KEEPERS).map(open).collect()
-    };
-    let texts = files("/scheme/sys/iostat")?;
-    let clocks = files(&timer_path())?;
+    let texts = keepers("/scheme/sys/iostat")?;
+    let clocks = clocks()?;
     let mut all = All::take()?;
     all.give_last(OTHERS)?;
     let read = |file: &Fd| fd::read(file.raw(), &mut [0]).map(drop);
     let shown = errno(texts.iter().try_for_each(read));
     drop(texts);
-    let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+    let armed = arm_all(&clocks);
     drop(clocks);
     // Every other page of the memory that is there gets other rights.
     let cut = |page: usize| {
@@ -177,6 +175,21 @@ fn timer_path() -> String {
 /// Arms as many timers as a file may have, which do not fire.
 fn timers() -> Result<usize> {
     arm(&Fd::new(path::open(&timer_path(), syscall::O_RDWR)?))
+}
+
+/// Files that have more timers than the kernel has room for.
+fn clocks() -> Result<Vec<Fd>> {
+    keepers(&timer_path())
+}
+
+fn keepers(path: &str) -> Result<Vec<Fd>> {
+    let open = |_| path::open(path, syscall::O_RDWR).map(Fd::new);
+    (0..KEEPERS).map(open).collect()
+}
+
+/// Arms timers of files until the kernel refuses one; the error number.
+fn arm_all(clocks: &[Fd]) -> i32 {
+    errno(clocks.iter().try_for_each(|file| arm(file).map(drop)))
 }
 
 fn arm(file: &Fd) -> Result<usize> {
@@ -257,11 +270,10 @@ fn tables(suite: &mut Suite) {
 /// makes for them. Then it ends, and the process manager, a daemon itself, must not miss that.
 fn daemon(suite: &mut Suite) {
     let touched = || -> Result<[i32; 2]> {
-        let open = |_| path::open(&timer_path(), syscall::O_RDWR).map(Fd::new);
-        let clocks: Vec<Fd> = (0..KEEPERS).map(open).collect::<Result<_>>()?;
+        let clocks = clocks()?;
         let mut daemon = Asking::start("daemon")?;
         let mut all = All::take()?;
-        let armed = errno(clocks.iter().try_for_each(|file| arm(file).map(drop)));
+        let armed = arm_all(&clocks);
         let asked = daemon.ask();
         daemon.let_go();
         let_others_run();
@@ -283,23 +295,46 @@ fn let_others_run() {
 
 /// Ends programs that have very many files, all at once.
 fn files(suite: &mut Suite) {
+    ending(suite, "files", "files closed without memory");
+    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// Ends programs that have mapped very many pieces of files.
+fn pieces(suite: &mut Suite) {
+    ending(suite, "pieces", "pieces unmapped without memory");
+    suite.equal("their file system goes on", errno(fs::read_dir("/tmp")), 0);
+}
+
+/// Ends programs that have borrowed very many pieces of other programs' memory.
+fn borrowed(suite: &mut Suite) {
+    ending(suite, "borrowed", "borrowed pieces without memory");
+}
+
+/// Ends programs of a role, all at once, when programs have also had the kernel make all the
+/// objects that it makes for them.
+fn ending(suite: &mut Suite, role: &str, check: &str) {
     let ended = || -> Result<()> {
-        let mut programs = Asking::start_all(&["files"; ENDING])?;
+        let clocks = clocks()?;
+        let mut programs = Asking::start_all(&[role; ENDING])?;
         let mut all = All::take()?;
         all.give_last(OTHERS)?;
         for program in &mut programs {
             program.ask()?;
         }
+        let armed = arm_all(&clocks);
         programs.iter_mut().for_each(Asking::let_go);
         let_others_run();
+        drop(clocks);
         all.give(0, all.pages)?;
+        if armed != ENOMEM {
+            return Err(runtime::Error::new(EINVAL));
+        }
         match programs.iter_mut().map(Asking::end).max() {
             Some(0) => Ok(()),
             error => Err(runtime::Error::new(error.unwrap_or(EFAULT))),
         }
     };
-    suite.equal("files closed without memory", errno(ended()), 0);
-    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
+    suite.equal(check, errno(ended()), 0);
 }
 
 /// Has the file system in memory grow while memory is used up, long before it reaches its limit:

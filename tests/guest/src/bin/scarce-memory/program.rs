@@ -10,7 +10,7 @@ use runtime::{Result, fd, path, probe, state, sys, thread};
 use syscall::error::{EFAULT, ENOMEM};
 use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG};
 
-use crate::memory::{PAGE, map, map_device, map_shared, pipe, system, touch, unmap};
+use crate::memory::{PAGE, map, map_device, map_file, map_shared, pipe, system, touch, unmap};
 use crate::{PROGRAM, errno};
 
 /// The largest descriptor number: a table that has it takes 128 contiguous frames.
@@ -32,7 +32,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 8] = [
+const ROLES: [Role; 10] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -44,6 +44,8 @@ const ROLES: [Role; 8] = [
     ("copy", space_with_areas, copy_space),
     ("punch", || map_device(RANGE), punch),
     ("files", open_files, Ok),
+    ("pieces", map_in_pieces, Ok),
+    ("borrowed", borrow_in_pieces, Ok),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -124,13 +126,16 @@ fn move_range(base: usize) -> Result<usize> {
 
 /// This program's address space, with an area for each page of a range.
 fn space_with_areas() -> Result<usize> {
-    let base = map(RANGE)?;
-    let rights = MapFlags::PROT_READ.bits();
-    let mut pages = (0..RANGE).step_by(2);
-    pages.try_for_each(|page| {
-        system(syscall::SYS_MPROTECT, [base + page * PAGE, PAGE, rights]).map(drop)
-    })?;
+    protect_every_other(map(RANGE)?, RANGE)?;
     fd::dup_upper(state::thread_fd(), b"addrspace")
+}
+
+/// Takes the right to write from every other page of a range.
+fn protect_every_other(base: usize, pages: usize) -> Result<()> {
+    let rights = MapFlags::PROT_READ.bits();
+    (0..pages).step_by(2).try_for_each(|page| {
+        system(syscall::SYS_MPROTECT, [base + page * PAGE, PAGE, rights]).map(drop)
+    })
 }
 
 /// Copies an address space, to a number that is free.
@@ -143,6 +148,32 @@ fn copy_space(space: usize) -> Result<usize> {
 
 fn open_files() -> Result<usize> {
     (0..FILES).try_fold(0, |_, _| path::open("/scheme/null", syscall::O_RDWR))
+}
+
+/// Maps a file some times, and cuts all mappings into areas of a page: their daemon is told of the
+/// end of each of them.
+fn map_in_pieces() -> Result<usize> {
+    const TIMES: usize = 4;
+    const PAGES: usize = RANGE / TIMES;
+    let flags = syscall::O_RDWR | syscall::O_CREAT | 0o600;
+    let file = Fd::new(path::open("/tmp/pieces", flags)?);
+    runtime::fs::remove_file("/tmp/pieces")?;
+    (0..TIMES).try_fold(0, |_, _| {
+        let base = map_file(file.raw(), 0, PAGES, MapFlags::MAP_SHARED)?;
+        protect_every_other(base, PAGES)?;
+        Ok(base)
+    })
+}
+
+/// Borrows a range from a copy of this address space, and cuts it into areas of a page: the copy
+/// ends with the last of them.
+fn borrow_in_pieces() -> Result<usize> {
+    let base = map(RANGE)?;
+    let space = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace")?);
+    let copy = Fd::new(fd::dup(space.raw(), b"exclusive")?);
+    let borrowed = map_file(copy.raw(), base, RANGE, MapFlags::MAP_SHARED)?;
+    protect_every_other(borrowed, RANGE)?;
+    Ok(borrowed)
 }
 
 /// Makes a scheme, and pages that are not there yet.
