@@ -215,7 +215,8 @@ pub trait Scheme: Send + Sync {
         Ok(EventFlags::empty())
     }
 
-    /// Tells the scheme that only `flags` are still of interest. Never waits.
+    /// Tells the scheme that only `flags` are still of interest, unless memory is short. Never
+    /// waits.
     fn fevent_without_waiting(&self, _number: usize, _flags: EventFlags) {}
 
     /// Writes an object through to its storage.

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     mm::{
-        PAGE_SIZE, UserBuf,
+        PAGE_SIZE, UserBuf, frame,
         space::{AddrSpace, SchemeGrant},
     },
     object::{
@@ -426,11 +426,14 @@ impl Scheme for UserScheme {
     }
 
     fn fevent_without_waiting(&self, number: usize, flags: EventFlags) {
-        // As for Munmap, a request that must be answered needs a tag. A daemon with too many
-        // requests continues to report unwanted events.
-        let args = [number as u64, flags.bits() as u64];
-        let request = sqe(Opcode::Fevent, &args, Caller::default());
-        let _ = self.begin(request, None, Vec::new());
+        // As for Munmap, a request that must be answered takes memory, and a queue that ends may
+        // have watched very many files. A daemon that is not told, or has too many requests,
+        // continues to report unwanted events.
+        if frame::check_room().is_ok() {
+            let args = [number as u64, flags.bits() as u64];
+            let request = sqe(Opcode::Fevent, &args, Caller::default());
+            let _ = self.begin(request, None, Vec::new());
+        }
     }
 
     fn fsync(&self, number: usize) -> Result<()> {

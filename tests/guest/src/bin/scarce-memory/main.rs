@@ -47,7 +47,7 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
@@ -56,6 +56,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("ramfs", file_system),
     ("pieces", pieces),
     ("borrowed", borrowed),
+    ("watched", watched),
 ];
 
 fn main() -> i32 {
@@ -308,6 +309,11 @@ fn pieces(suite: &mut Suite) {
 /// Ends programs that have borrowed very many pieces of other programs' memory.
 fn borrowed(suite: &mut Suite) {
     ending(suite, "borrowed", "borrowed pieces without memory");
+}
+
+/// Ends programs whose event queues watch very many files.
+fn watched(suite: &mut Suite) {
+    ending(suite, "watched", "queues closed without memory");
 }
 
 /// Ends programs of a role, all at once, when programs have also had the kernel make all the

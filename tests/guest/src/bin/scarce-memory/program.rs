@@ -7,8 +7,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use libredox::Fd;
 use runtime::process::{Child, Command};
 use runtime::{Result, fd, path, probe, state, sys, thread};
+use syscall::Event;
 use syscall::error::{EFAULT, ENOMEM};
-use syscall::flag::{F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG};
+use syscall::flag::{
+    EventFlags, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG,
+};
 
 use crate::memory::{PAGE, map, map_device, map_file, map_shared, pipe, system, touch, unmap};
 use crate::{PROGRAM, errno};
@@ -21,6 +24,8 @@ const THREADS: usize = 600;
 const RANGE: usize = 60_000;
 /// Files that a program has open when it ends.
 const FILES: usize = 60_000;
+/// Files that two event queues watch.
+const WATCHED: usize = 8_000;
 /// Pages that a daemon touches.
 const DAEMON_PAGES: usize = 64;
 
@@ -32,7 +37,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 10] = [
+const ROLES: [Role; 11] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -46,6 +51,7 @@ const ROLES: [Role; 10] = [
     ("files", open_files, Ok),
     ("pieces", map_in_pieces, Ok),
     ("borrowed", borrow_in_pieces, Ok),
+    ("watched", watch_files, Ok),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -148,6 +154,19 @@ fn copy_space(space: usize) -> Result<usize> {
 
 fn open_files() -> Result<usize> {
     (0..FILES).try_fold(0, |_, _| path::open("/scheme/null", syscall::O_RDWR))
+}
+
+/// Watches files with two queues: when one ends, their daemon is told of each file what the other
+/// one still wants.
+fn watch_files() -> Result<usize> {
+    let both = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+    let queue = || path::open("/scheme/event", syscall::O_RDWR);
+    let queues = [(queue()?, both), (queue()?, EventFlags::EVENT_READ)];
+    (0..WATCHED).try_fold(0, |_, data| {
+        let id = path::open("/scheme/null", syscall::O_RDWR)?;
+        let watch = |(queue, flags)| fd::write(queue, &Event { id, flags, data });
+        queues.into_iter().try_fold(0, |_, queue| watch(queue))
+    })
 }
 
 /// Maps a file some times, and cuts all mappings into areas of a page: their daemon is told of the
