@@ -7,6 +7,7 @@
 //! whole-page buffers must not be kept for long.
 
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use libredox::Fd;
@@ -70,7 +71,7 @@ fn caller(ctx: &CallerCtx) -> Caller {
     }
 }
 
-impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
+impl<M: NodeMemory<Space = Arc<Fd>>, C: CopyEngine> SchemeSync for Daemon<M, C> {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(ROOT)
     }
@@ -133,7 +134,7 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
         metadata: &[u64],
         ctx: &CallerCtx,
     ) -> Result<usize> {
-        self.scif.call(id, payload, metadata, ctx.id)
+        self.scif.call(id, payload, metadata, ctx.pid, ctx.id)
     }
 
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
@@ -143,11 +144,12 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
         let mut slots = alloc::vec![usize::MAX; request.num_fds()];
         request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
         if let [slot] = slots[..] {
-            let word = request.metadata().first().copied().unwrap_or(0);
-            return self.scif.take_space(request.id(), word, Fd::new(slot));
+            let (process, space) = (request.caller().pid, Arc::new(Fd::new(slot)));
+            let id = request.id();
+            return self.scif.take_space(id, process, request.arg(), space);
         }
         for slot in slots {
-            self.scif.refuse_space(Some(Fd::new(slot)));
+            self.scif.refuse_space(Arc::new(Fd::new(slot)));
         }
         Err(Error::new(EINVAL))
     }
@@ -209,7 +211,7 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
     }
 }
 
-impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<M, C> {
+impl<M: NodeMemory<Space = Arc<Fd>>, C: CopyEngine> SchemeDaemon for Daemon<M, C> {
     fn changes(&mut self, changes: &mut Changes) {
         let taken = self.take_changes();
         taken.handles.drain(..).for_each(|id| changes.handle(id));

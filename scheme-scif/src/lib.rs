@@ -22,6 +22,7 @@ mod node_memory;
 pub mod path;
 mod request;
 mod scif;
+mod spaces;
 
 /// The fixture of the tests and of the fuzz targets.
 #[cfg(any(test, feature = "fixture"))]

@@ -48,8 +48,8 @@ pub trait Doorbells {
 /// The memory of objects: programs map them, the engine handles them as runs of pages. A token
 /// names an object.
 pub trait ObjectMemory {
-    /// A program's address space, sent by the program.
-    type Space;
+    /// A reference to a program's address space, sent by the program.
+    type Space: Clone;
 
     /// Begins an object of `pages` zeroed pages; [`build`](Self::build) completes it.
     ///
@@ -70,8 +70,8 @@ pub trait ObjectMemory {
         record: &PinRecord,
     ) -> Result<()>;
 
-    /// Releases a space that is not used for pinning. Whoever drops the last reference to a space
-    /// may have to tear it down, so the task that serves the scheme must not do it itself.
+    /// Drops a reference to a space. Whoever drops the last one may have to tear the space down, so
+    /// the task that serves the scheme must not do it itself.
     fn release_space(&mut self, space: Self::Space);
 
     /// Does a bounded part of the work on an object.

@@ -3,6 +3,7 @@
 //! there.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use client_memory::borrow::{Borrowed, Wanted};
@@ -107,7 +108,7 @@ impl Borrowings {
     /// Closes a descriptor that may be an address space, by the thread if there is one.
     pub fn release(&self, space: Fd) {
         match &self.orders {
-            Some(orders) => orders.release(space),
+            Some(orders) => orders.release(Arc::new(space)),
             None => drop(space),
         }
     }
@@ -145,11 +146,11 @@ impl Borrowings {
         if accounts.charge(uid, Kind::LockedPages, pages).is_err() {
             // The command itself will be refused for the limit, unless it is refused for another
             // reason.
-            orders.release(space);
+            orders.release(Arc::new(space));
             return Ok(None);
         }
         self.last += 1;
-        if let Err(error) = orders.borrow(self.last, uid as usize, space, wanted) {
+        if let Err(error) = orders.borrow(self.last, uid as usize, Arc::new(space), wanted) {
             accounts.release(uid, Kind::LockedPages, pages);
             return Err(error);
         }

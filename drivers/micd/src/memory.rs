@@ -8,6 +8,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use client_memory::borrow::Wanted;
@@ -424,7 +425,7 @@ impl<S: BlockSource> Doorbells for NodeMemory<S> {
 }
 
 impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
-    type Space = Fd;
+    type Space = Arc<Fd>;
 
     fn provide(&mut self, token: Token, pages: u64) -> SysResult<()> {
         let bytes = usize::try_from(pages)
@@ -439,7 +440,7 @@ impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
         &mut self,
         token: Token,
         process: usize,
-        space: Fd,
+        space: Arc<Fd>,
         record: &PinRecord,
     ) -> SysResult<()> {
         let size = |value: u64| usize::try_from(value).map_err(|_| Error::new(EFAULT));
@@ -455,7 +456,7 @@ impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
         Ok(())
     }
 
-    fn release_space(&mut self, space: Fd) {
+    fn release_space(&mut self, space: Arc<Fd>) {
         self.source.release(space);
     }
 
@@ -594,7 +595,7 @@ mod tests {
             })
         }
 
-        fn borrow(&mut self, _: Token, _: usize, _: Fd, _: Wanted) -> SysResult<()> {
+        fn borrow(&mut self, _: Token, _: usize, _: Arc<Fd>, _: Wanted) -> SysResult<()> {
             Ok(())
         }
 
@@ -701,12 +702,15 @@ mod tests {
     /// Begins to pin this number of pages of a program.
     fn pin(memory: &mut NodeMemory<Plain>, token: Token, pages: usize, protection: Protection) {
         let record = PinRecord {
+            space: 0.into(),
             address: 0x40_0000.into(),
             length: ((pages * PAGE) as u64).into(),
             protection: protection.bits().into(),
             flags: 0.into(),
         };
-        memory.pin(token, 7, Fd::new(usize::MAX), &record).unwrap();
+        memory
+            .pin(token, 7, Arc::new(Fd::new(usize::MAX)), &record)
+            .unwrap();
         assert_eq!(memory.build(token), Ok(Progress::Pending));
     }
 

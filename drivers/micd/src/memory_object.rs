@@ -4,6 +4,7 @@
 //! pieces that are free, or a program's own pages, borrowed where they are. Both are one range of
 //! addresses in this task and a list of physical runs.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use client_memory::borrow::{Frames, Wanted};
@@ -47,13 +48,19 @@ pub trait BlockSource {
     ///
     /// # Errors
     /// `EOPNOTSUPP` when this source has no programs.
-    fn borrow(&mut self, token: Token, process: usize, space: Fd, wanted: Wanted) -> Result<()> {
+    fn borrow(
+        &mut self,
+        token: Token,
+        process: usize,
+        space: Arc<Fd>,
+        wanted: Wanted,
+    ) -> Result<()> {
         let _ = (token, process, space, wanted);
         Err(Error::new(EOPNOTSUPP))
     }
 
-    /// Releases a program's address space from which no pages are borrowed.
-    fn release(&mut self, space: Fd) {
+    /// Drops a reference to a program's address space.
+    fn release(&mut self, space: Arc<Fd>) {
         drop(space);
     }
 

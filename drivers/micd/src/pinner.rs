@@ -1,6 +1,8 @@
 //! The source of this node's shared memory: physically contiguous memory from the kernel, and
 //! pages that programs pin, which a separate thread borrows.
 
+use alloc::sync::Arc;
+
 use client_memory::borrow::{Borrowed, Joiner, Wanted};
 use client_memory::borrow_thread::{self, Orders};
 use hal::Result;
@@ -54,11 +56,17 @@ impl BlockSource for MemorySource {
         self.joiner.join(parts)
     }
 
-    fn borrow(&mut self, token: Token, process: usize, space: Fd, wanted: Wanted) -> Result<()> {
+    fn borrow(
+        &mut self,
+        token: Token,
+        process: usize,
+        space: Arc<Fd>,
+        wanted: Wanted,
+    ) -> Result<()> {
         self.orders.borrow(token, process, space, wanted)
     }
 
-    fn release(&mut self, space: Fd) {
+    fn release(&mut self, space: Arc<Fd>) {
         self.orders.release(space);
     }
 

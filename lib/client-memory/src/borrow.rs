@@ -14,6 +14,7 @@
 //! last, so that nothing is locked meanwhile.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use libredox::Fd;
@@ -22,8 +23,10 @@ use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
 use scif_abi::flags::Protection;
 use syscall::data::GlobalSchemes;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, EXDEV, Error, Result};
-use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, FUTEX_WAKE, MapFlags};
-use syscall::number::SYS_FUTEX;
+use syscall::flag::{
+    ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, FUTEX_WAKE, MapFlags, SEEK_SET,
+};
+use syscall::number::{SYS_FUTEX, SYS_LSEEK};
 
 use crate::mappings::{self, Mapping};
 use crate::range::Range;
@@ -88,7 +91,7 @@ pub struct Borrowing {
     done: usize,
     frames: Vec<Frames>,
     /// The program's address space. Fields are dropped in order: it goes last.
-    space: Fd,
+    space: Arc<Fd>,
 }
 
 /// Pages of another program, mapped in this daemon, and their places in physical memory.
@@ -222,7 +225,7 @@ impl Borrower {
     /// # Errors
     /// `EINVAL` when `space` is no address space; `EFAULT` when the range is beyond user space;
     /// `ENOMEM`, also when the program has more than `MOST_MAPPINGS`.
-    pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
+    pub fn begin(&self, space: Arc<Fd>, wanted: Wanted) -> Result<Borrowing> {
         // `space` may be any descriptor, even of a scheme that never answers, which would keep all
         // others waiting. Only the kernel can tell whether it belongs to the same scheme as the
         // middle.
@@ -243,6 +246,7 @@ impl Borrower {
         }
         // The program may change its mappings at any time, so this proves nothing. But the kernel
         // borrows private memory with any rights, and it borrows one mapping at a time.
+        rewind(&space)?;
         let mappings = mappings::mappings(&space, MOST_MAPPINGS);
         let mappings = mappings.map_err(|error| match error.errno {
             ENOMEM => error,
@@ -454,6 +458,13 @@ impl Joiner {
 fn make_writable(address: usize) -> Result<()> {
     // SAFETY: no thread waits at the address, and none is woken; no reference is made.
     unsafe { syscall::syscall5(SYS_FUTEX, address, FUTEX_WAKE, 0, 0, 0) }?;
+    Ok(())
+}
+
+/// Sets the position of a descriptor to its beginning, from which mappings are listed.
+fn rewind(file: &Fd) -> Result<()> {
+    // SAFETY: the call accesses no memory.
+    unsafe { syscall::syscall3(SYS_LSEEK, file.raw(), 0, SEEK_SET) }?;
     Ok(())
 }
 

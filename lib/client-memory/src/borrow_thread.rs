@@ -40,9 +40,9 @@ struct Shared<T> {
 /// A job for the thread, on the address space of a program.
 enum Job<T> {
     /// Borrow pages, for a party that takes turns with others.
-    Borrow(T, usize, Fd, Wanted),
+    Borrow(T, usize, Arc<Fd>, Wanted),
     /// Release the address space.
-    Release(Fd),
+    Release(Arc<Fd>),
 }
 
 /// A pipe: the end to read from, which has these flags, and the end to write to.
@@ -106,12 +106,13 @@ impl<T> Orders<T> {
     ///
     /// # Errors
     /// Those of the pipe to the thread.
-    pub fn borrow(&self, name: T, party: usize, space: Fd, wanted: Wanted) -> Result<()> {
+    pub fn borrow(&self, name: T, party: usize, space: Arc<Fd>, wanted: Wanted) -> Result<()> {
         self.order(Job::Borrow(name, party, space, wanted))
     }
 
-    /// Releases a descriptor that may be an address space.
-    pub fn release(&self, space: Fd) {
+    /// Drops a reference to a descriptor that may be an address space. Give it every reference: this
+    /// daemon must not drop the last.
+    pub fn release(&self, space: Arc<Fd>) {
         if let Err(error) = self.order(Job::Release(space)) {
             log::error!("a program's address space is not released: {error}");
         }
@@ -286,7 +287,7 @@ mod tests {
         play(answer, || {
             let (orders, _jobs) = orders::<()>().unwrap();
             for _ in 0..=ROOM {
-                orders.order(Job::Release(Fd::new(3))).unwrap();
+                orders.order(Job::Release(Arc::new(Fd::new(3)))).unwrap();
             }
             assert_eq!(orders.shared.jobs.lock().len(), ROOM + 1);
         });

@@ -28,15 +28,7 @@ pub struct Provided {
     /// Offset of the range in the object, in bytes.
     pub offset: u64,
     /// Pages of the program's own stay pinned until this is dropped and their last window is gone.
-    pin: Option<Pin>,
-}
-
-impl Provided {
-    /// Whether the pages are the program's own. They are pinned as long as this value, or a window
-    /// made of it, exists.
-    pub fn is_pinned(&self) -> bool {
-        self.pin.is_some()
-    }
+    _pin: Option<Pin>,
 }
 
 /// Makes a range available to the daemon: finds it in the table or, if it is whole pages, pins it
@@ -59,7 +51,7 @@ pub fn provide(
     Ok(Provided {
         token: pin.token(),
         offset: 0,
-        pin: Some(pin),
+        _pin: Some(pin),
     })
 }
 
@@ -69,7 +61,7 @@ pub fn known(range: Range<'_>) -> Option<Provided> {
     Some(Provided {
         token,
         offset,
-        pin: None,
+        _pin: None,
     })
 }
 
@@ -145,7 +137,7 @@ mod tests {
         let part = range.part(0x1000, 0x1000).unwrap();
         let found = provide(part, Protection::all(), unopened).unwrap();
         assert_eq!((found.token, found.offset), (9, 0x3000));
-        assert!(!found.is_pinned());
+        assert!(found._pin.is_none());
         let odd = provide(range.part(0x10, 3).unwrap(), Protection::all(), unopened).unwrap();
         assert_eq!((odd.token, odd.offset), (9, 0x2010));
         forget(range.part(0x10, 3).unwrap());

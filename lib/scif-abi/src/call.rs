@@ -299,6 +299,15 @@ pub enum Call {
         #[payload]
         record: RegisterRecord,
     },
+    /// `scif_register` of pages of the caller's own, which are pinned for the window: `Pin` and
+    /// `Register` in one request. Result: the window's offset; `ESRCH` when the daemon does not
+    /// have the caller's address space (any more), see [`MemoryCall::Pin`].
+    #[op(26)]
+    RegisterOwn {
+        /// The pages, their place and their rights.
+        #[payload]
+        record: OwnRecord,
+    },
     /// `scif_unregister`. Result: 0.
     #[op(9)]
     Unregister {
@@ -491,6 +500,44 @@ pub enum Call {
     },
 }
 
+/// A window of pages of a program's own.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 40, align = 1)]
+#[repr(C)]
+pub struct OwnRecord {
+    /// The number that the program sent with the descriptor of its address space.
+    #[layout(offset = 0)]
+    pub space: U64,
+    /// The address of the first byte in the program's address space, a multiple of the page size.
+    #[layout(offset = 8)]
+    pub address: U64,
+    /// Bytes, a multiple of the page size, not 0.
+    #[layout(offset = 16)]
+    pub length: U64,
+    /// The window's offset with `SCIF_MAP_FIXED`. Not used without.
+    #[layout(offset = 24)]
+    pub offset: I64,
+    /// [`Protection`](crate::flags::Protection).
+    #[layout(offset = 32)]
+    pub protection: U32,
+    /// [`MapFlags`](crate::flags::MapFlags).
+    #[layout(offset = 36)]
+    pub flags: U32,
+}
+
 /// The pages that a program pins.
 #[derive(
     Clone,
@@ -506,20 +553,23 @@ pub enum Call {
     Unaligned,
     Layout,
 )]
-#[layout(size = 24, align = 1)]
+#[layout(size = 32, align = 1)]
 #[repr(C)]
 pub struct PinRecord {
-    /// The address of the first byte in the program's address space, a multiple of the page size.
+    /// The number that the program sent with the descriptor of its address space.
     #[layout(offset = 0)]
+    pub space: U64,
+    /// The address of the first byte in the program's address space, a multiple of the page size.
+    #[layout(offset = 8)]
     pub address: U64,
     /// Bytes, a multiple of the page size, not 0.
-    #[layout(offset = 8)]
+    #[layout(offset = 16)]
     pub length: U64,
     /// The rights that windows of the pages may have: [`Protection`](crate::flags::Protection).
-    #[layout(offset = 16)]
+    #[layout(offset = 24)]
     pub protection: U32,
     /// 0 or [`UNCHARGED`](PinRecord::UNCHARGED).
-    #[layout(offset = 20)]
+    #[layout(offset = 28)]
     pub flags: U32,
 }
 
@@ -541,9 +591,14 @@ pub enum MemoryCall {
         #[word(0)]
         pages: u64,
     },
-    /// Makes the object of pages of the address space that was sent over the handle before
-    /// ([`SEND_SPACE`]). The pages stay where they are and what they are, even if the program
-    /// unmaps them, until the object is no longer used. Result: the token.
+    /// Makes the object of pages of the caller's own. They stay where they are and what they are,
+    /// even if the program unmaps them, until the object is no longer used. Result: the token;
+    /// `ESRCH` when the daemon does not have the caller's address space (any more).
+    ///
+    /// A program sends the descriptor of its address space over an endpoint or a memory handle,
+    /// with a number of its choice as the metadata. The daemon keeps it for requests of the same
+    /// process that name the number: until the process sends another, until the handle over which
+    /// it came is closed, and for one or two seconds after its last use.
     #[op(83)]
     Pin {
         /// Which pages.
@@ -552,15 +607,11 @@ pub enum MemoryCall {
     },
 }
 
-/// The metadata word that comes with the descriptor of an address space when it is sent over a
-/// memory handle, for the [`MemoryCall::Pin`] that follows. It is no operation's number.
-pub const SEND_SPACE: u64 = 85;
-
 #[cfg(test)]
 mod tests {
     use super::{
-        AcceptRecord, BypassRecord, CachedRecord, Call, MemoryCall, PinRecord, RegisterRecord,
-        RmaRecord, SignalRecord,
+        AcceptRecord, BypassRecord, CachedRecord, Call, MemoryCall, OwnRecord, PinRecord,
+        RegisterRecord, RmaRecord, SignalRecord,
     };
     use crate::codec::{DecodeError, Operation as _};
     use crate::ids::PortId;
@@ -667,6 +718,16 @@ mod tests {
             Call::CachedReadFrom { record: cached },
             Call::CachedWriteTo { record: cached },
             Call::Shutdown,
+            Call::RegisterOwn {
+                record: OwnRecord {
+                    space: 9.into(),
+                    address: 0x7000.into(),
+                    length: 0x2000.into(),
+                    offset: (-4096).into(),
+                    protection: 3.into(),
+                    flags: 0x10.into(),
+                },
+            },
             Call::MapRun {
                 remote_offset: 4096,
                 length: 8192,
@@ -693,6 +754,7 @@ mod tests {
             MemoryCall::Provide { pages: 1 << 40 },
             MemoryCall::Pin {
                 record: PinRecord {
+                    space: 9.into(),
                     address: 0x7000.into(),
                     length: 0x2000.into(),
                     protection: 3.into(),

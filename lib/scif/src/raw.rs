@@ -321,30 +321,29 @@ pub fn register(
     };
     // No memory is pinned for a call that the daemon refuses anyway.
     let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
-    if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 {
+    if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 || offset < 0 {
         return Err(EINVAL);
     }
     memory.check_pages().map_err(system)?;
+    if let Some(known) = shared::known(memory) {
+        match ask(known.token, known.offset) {
+            // The program has unmapped the memory meanwhile, and the library's table did not
+            // notice.
+            Err(EFAULT) => shared::forget(memory),
+            result => return result,
+        }
+    }
+    // As in the daemon, an endpoint in the wrong state is reported before a bad address.
     let refused = |error| match error {
-        // As in the daemon, an endpoint in the wrong state is reported before a bad address or a
-        // limit.
-        EFAULT | EAGAIN => match ask(NO_TOKEN, 0) {
+        EFAULT => match ask(NO_TOKEN, 0) {
             Err(EFAULT) | Ok(_) => error,
             Err(first) => first,
         },
         error => error,
     };
-    let provide = || provide(epd, memory, asked).map_err(refused);
-    let known = provide()?;
-    match ask(known.token, known.offset) {
-        // The program has unmapped the memory meanwhile, and the library's table did not notice.
-        Err(EFAULT) if !known.is_pinned() => {
-            shared::forget(memory);
-            let fresh = provide()?;
-            ask(fresh.token, fresh.offset)
-        }
-        result => result,
-    }
+    client_memory::pin::register(epd, memory, offset, asked, flags)
+        .map(|offset| offset as i64)
+        .map_err(|error| refused(system(error)))
 }
 
 /// Makes whole pages known to the daemon: by their memory object, or by pinning them.

@@ -2,8 +2,7 @@
 //! or `dup(endpoint, "memory")`); and other memory of this task that programs have mapped.
 //!
 //! A program has the daemon *provide* pages and maps them, or *pins* pages of its own, which stay
-//! where they are: it sends the descriptor of its address space over the handle and names the
-//! pages. Both take several steps, because clearing or looking up many pages takes time. A
+//! where they are; for that it has sent the descriptor of its address space (see `spaces`). Both take several steps, because clearing or looking up many pages takes time. A
 //! complete object is a list of physical runs behind one range of addresses, and its token names
 //! it.
 //!
@@ -101,26 +100,22 @@ pub(crate) enum Source<S> {
 /// The handle and the request that make an object.
 pub(crate) type Maker<R> = (HandleId, R);
 
-/// All memory objects. `S` is a program's address space.
-pub(crate) struct MemoryObjects<R, S> {
+/// All memory objects.
+pub(crate) struct MemoryObjects<R> {
     objects: BTreeMap<Token, MemoryObject>,
     /// Incomplete objects.
     building: BTreeMap<Token, Building<R>>,
-    /// Address spaces that programs have sent over memory handles, until they name the pages to
-    /// pin.
-    spaces: BTreeMap<HandleId, S>,
     /// The number of mapped pages of each range that was joined from pieces.
     joins: BTreeMap<JoinId, u64>,
     /// Pages of objects, by the user whose limit they count against.
     usage: BTreeMap<u32, u64>,
 }
 
-impl<R, S> Default for MemoryObjects<R, S> {
+impl<R> Default for MemoryObjects<R> {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
             building: BTreeMap::new(),
-            spaces: BTreeMap::new(),
             joins: BTreeMap::new(),
             usage: BTreeMap::new(),
         }
@@ -128,28 +123,18 @@ impl<R, S> Default for MemoryObjects<R, S> {
 }
 
 /// Makes and releases objects.
-impl<R: Copy, S> MemoryObjects<R, S> {
-    /// Keeps the address space that a program sent over a handle. Returns the one it sent before.
-    pub fn put_space(&mut self, id: HandleId, space: S) -> Option<S> {
-        self.spaces.insert(id, space)
-    }
-
-    /// Takes the address space that was sent over a handle.
-    pub fn take_space(&mut self, id: HandleId) -> Option<S> {
-        self.spaces.remove(&id)
-    }
-
+impl<R: Copy> MemoryObjects<R> {
     /// Begins an object for a request on a handle that `caller` opened; [`build`](Self::build)
     /// completes it. `limit` is a user's limit on pages.
     ///
     /// # Errors
     /// `EINVAL` for no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
-    pub fn begin(
+    pub fn begin<M: NodeMemory>(
         &mut self,
-        memory: &mut impl NodeMemory<Space = S>,
+        memory: &mut M,
         maker: Maker<R>,
         caller: Caller,
-        source: Source<S>,
+        source: Source<M::Space>,
         limit: u64,
     ) -> Result<Token> {
         let (pages, is_pinned, is_charged, is_writable) = match &source {
@@ -216,6 +201,12 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// The incomplete objects.
     pub fn incomplete(&self) -> Vec<Token> {
         self.building.keys().copied().collect()
+    }
+
+    /// Whether an object has all its pages.
+    pub fn is_complete(&self, token: Token) -> bool {
+        let object = self.objects.get(&token);
+        object.is_some_and(|object| object.runs.is_some())
     }
 
     /// Whether some incomplete object does not only wait for another thread.
@@ -305,7 +296,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
 }
 
 /// Uses of objects.
-impl<R: Copy, S> MemoryObjects<R, S> {
+impl<R: Copy> MemoryObjects<R> {
     /// The object with this token.
     pub fn get(&self, token: Token) -> Option<&MemoryObject> {
         self.objects.get(&token)

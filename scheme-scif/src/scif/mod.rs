@@ -31,6 +31,7 @@ use crate::memory::MemoryObjects;
 use crate::node_memory::NodeMemory;
 use crate::path::{Content, Path};
 use crate::request::{Changes, Requests};
+use crate::spaces::Spaces;
 
 /// Connection requests that may wait at a listener opened by path. An operation on an endpoint
 /// chooses its own backlog; 128 is what servers usually ask for.
@@ -91,7 +92,8 @@ pub struct Scif<M: NodeMemory, R> {
     handles: Handles<R>,
     requests: Requests<R>,
     listeners: Listeners<R>,
-    objects: MemoryObjects<R, M::Space>,
+    objects: MemoryObjects<R>,
+    spaces: Spaces<M::Space>,
     /// Slices of copies that are left in this iteration.
     slices_left: usize,
     /// Connections that carry messages and whose set-up is not complete, with their handles.
@@ -113,6 +115,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             requests: Requests::default(),
             listeners: Listeners::default(),
             objects: MemoryObjects::default(),
+            spaces: Spaces::default(),
             slices_left: 0,
             greeting: BTreeMap::new(),
             node_events: VecDeque::new(),

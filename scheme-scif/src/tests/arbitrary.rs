@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use scif_abi::call::{Call, MemoryCall, SEND_SPACE};
+use scif_abi::call::{Call, MemoryCall};
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 
-use super::fixture::{ADMIN, Fixture, Op, PAGE, USER};
-use super::memory::{shared, space};
+use super::fixture::{ADMIN, Fixture, LATE, Op, PAGE, USER};
+use super::memory::shared;
+use super::own_pages::space;
 use super::programs::{fixed, memory_of, register, state};
 use crate::HandleId;
 
@@ -104,15 +105,19 @@ impl Play {
             let caller = USER;
             return Some((node, Op::Dup { id, name, caller }));
         }
-        if !connected && random.below(3) == 0 {
+        if random.below(if connected { 30 } else { 3 }) == 0 {
             // A program all of whose pages are the one that is nobody's.
-            let space = space(&[(0, 1); 4][..random.below(5) as usize]);
-            let word = random.of(&[SEND_SPACE, SEND_SPACE, SEND_SPACE, 0]);
+            // Some are found late.
+            let late = random.of(&[0, 0, 1, 3]);
+            let mut runs = vec![(LATE, 1); late];
+            runs.extend(vec![(0, 1); random.below(5) as usize]);
+            let space = space(&runs);
+            let word = random.of(&[5, 5, 5, 6]);
             return Some((node, Op::Send { id, word, space }));
         }
         let number = if connected {
             let likely = [
-                8, 8, 8, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 68, 90, 91,
+                8, 8, 8, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 26, 26, 68, 90, 91,
             ];
             let end = random.below(60) == 0;
             if end {
@@ -124,9 +129,9 @@ impl Play {
             random.of(&[80, 80, 80, 81, 83, 83, 83, 83, 8, 67])
         };
         let length = match number {
-            8 | 17 | 18 | 19 => 40,
+            8 | 17 | 18 | 19 | 26 => 40,
             10 | 11 => 32,
-            83 => 24,
+            83 => 32,
             12 | 13 => random.below(3 * PAGE as u64) as usize,
             90 => random.below(100) as usize,
             _ => 0,
@@ -168,9 +173,22 @@ impl Play {
                 let at = length - 8;
                 payload[at..].copy_from_slice(&flags.to_le_bytes());
             }
+            26 => {
+                let flags = random.of(&[0, 0, 0x10, 1]) << 32;
+                let values = [
+                    5,
+                    0x40_0000,
+                    random.below(5) * PAGE as u64,
+                    random.word(),
+                    (1 + random.below(3)) | flags,
+                ];
+                for (word, value) in words.zip(values) {
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
             83 => {
                 let (pages, rights) = (random.below(5), random.of(&[1, 2, 3, 3, 4]));
-                let values = [0x40_0000, pages * PAGE as u64, rights];
+                let values = [5, 0x40_0000, pages * PAGE as u64, rights];
                 for (word, value) in words.zip(values) {
                     word.copy_from_slice(&value.to_le_bytes());
                 }
@@ -281,6 +299,7 @@ impl Play {
                         Op::Call { metadata, .. } => {
                             self.succeeded.insert(metadata[0]);
                         }
+                        Op::Send { .. } => {}
                         _ => self.handles[node].push(value),
                     },
                     Some(_) => {}
@@ -358,6 +377,7 @@ fn arbitrary_requests_around_memory_leave_nothing() {
     let must = [
         0,
         Call::REGISTER,
+        Call::REGISTER_OWN,
         Call::UNREGISTER,
         Call::WRITE_TO,
         Call::VIRTUAL_READ_FROM,

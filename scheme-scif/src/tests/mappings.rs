@@ -6,7 +6,8 @@ use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 use zerocopy::FromBytes;
 
 use super::fixture::{ADMIN, Fixture, Op, PAGE, PHYSICAL, USER};
-use super::memory::{pin, record as pin_record, shared, space};
+use super::memory::shared;
+use super::own_pages::{own, pin, space};
 use super::programs::*;
 
 #[test]
@@ -248,7 +249,7 @@ fn an_own_window_of_pinned_pages_is_mapped_and_keeps_them() {
     let (near, far) = fixture.pair(0, 0, 2050);
     let pages = space(&[(0x10_0000, 2)]);
     let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let token = pin(&mut fixture, memory, &pages, pin_record(2, 3)).unwrap();
+    let token = pin(&mut fixture, memory, &pages, own(2, 3)).unwrap();
     let pinned = Memory {
         id: memory,
         token: token as u64,

@@ -1,14 +1,12 @@
 //! Memory objects: making, mapping, rights, limits, and that nothing is left behind.
 
-use std::rc::Rc;
-
-use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::call::{MemoryCall, PinRecord};
 use scif_abi::codec::Operation;
-use scif_core::{Resource, Run, Scope};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
-use super::fixture::{ADMIN, Fixture, LATE, Op, PAGE, Space, USER};
+use super::fixture::{ADMIN, Fixture, Op, PAGE, USER};
+use super::own_pages::{own, pin, space};
 use crate::HandleId;
 
 fn error<T>(errno: i32) -> Result<T> {
@@ -202,11 +200,11 @@ fn scarce_memory_and_limits() {
     let root = fixture.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
     assert_eq!(provide(&mut fixture, root, 9), error(EAGAIN));
     let nine = space(&[(0x10_0000, 9)]);
+    assert_eq!(pin(&mut fixture, root, &nine, own(9, 3)), error(EAGAIN));
     let uncharged = PinRecord {
         flags: PinRecord::UNCHARGED.into(),
-        ..record(9, 3)
+        ..own(9, 3)
     };
-    assert_eq!(pin(&mut fixture, root, &nine, record(9, 3)), error(EAGAIN));
     assert!(pin(&mut fixture, root, &nine, uncharged).is_ok());
     fixture.close(0, memory);
     assert!(provide(&mut fixture, other, 8).is_ok());
@@ -252,240 +250,6 @@ fn mapping_is_checked() {
         assert_eq!(fixture.map(0, id, 0, PAGE, read), error(ENODEV), "{path}");
     }
     assert_eq!(fixture.map(0, 9999, 0, PAGE, read), error(EBADF));
-}
-
-/// An address space whose pages are these.
-pub fn space(runs: &[(u64, u32)]) -> Space {
-    let run = |&(address, pages)| Run { address, pages };
-    Rc::new(runs.iter().map(run).collect())
-}
-
-/// A record that pins this number of pages.
-pub fn record(pages: u64, protection: u32) -> PinRecord {
-    PinRecord {
-        address: 0x40_0000.into(),
-        length: (pages * PAGE as u64).into(),
-        protection: protection.into(),
-        flags: 0.into(),
-    }
-}
-
-fn send(fixture: &mut Fixture, id: HandleId, word: u64, space: &Space) -> Result<usize> {
-    let space = space.clone();
-    fixture.now(0, Op::Send { id, word, space }).0
-}
-
-fn start_pin(fixture: &mut Fixture, id: HandleId, record: PinRecord) -> u32 {
-    let call = MemoryCall::Pin { record };
-    fixture.start_call(0, id, call.payload(), words(call))
-}
-
-/// Sends a program's space over a handle and pins pages of it.
-pub fn pin(fixture: &mut Fixture, id: HandleId, space: &Space, record: PinRecord) -> Result<usize> {
-    send(fixture, id, SEND_SPACE, space)?;
-    let request = start_pin(fixture, id, record);
-    fixture.answer(0, request).unwrap().0
-}
-
-#[test]
-fn pinned_pages_last_as_long_as_their_handle() {
-    let mut fixture = Fixture::new(1);
-    let before = state(&mut fixture);
-    let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let pages = space(&[(0x10_0000, 2), (0x20_0000, 1)]);
-    assert!(pin(&mut fixture, memory, &pages, record(3, 1)).is_ok());
-    assert_eq!(fixture.counter(0, "memory_pages"), 3);
-    assert!(fixture.text(0, "pins").contains("1000  77   3      0\n"));
-    // Their owner already maps them.
-    let flags = shared(MapFlags::PROT_READ);
-    assert_eq!(fixture.map(0, memory, 0, PAGE, flags), error(EACCES));
-    assert_eq!(
-        send(&mut fixture, memory, SEND_SPACE, &pages),
-        error(EINVAL)
-    );
-    // Only the test keeps the space.
-    fixture.close(0, memory);
-    assert_eq!(Rc::strong_count(&pages), 1);
-    assert_eq!(state(&mut fixture), before);
-    assert_eq!(fixture.text(0, "pins").lines().count(), 1);
-}
-
-#[test]
-fn a_pin_may_wait_and_be_given_up_meanwhile() {
-    let mut fixture = Fixture::new(1);
-    let before = state(&mut fixture);
-    let pages = space(&[(LATE, 1), (LATE, 1), (0x10_0000, 2)]);
-    for is_cancelled in [false, true] {
-        let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-        assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
-        let call = MemoryCall::Pin {
-            record: record(2, 3),
-        };
-        let op = Op::Call {
-            id: memory,
-            payload: call.payload().to_vec(),
-            metadata: words(call).to_vec(),
-        };
-        let request = fixture.submit_only(0, op);
-        assert!(fixture.is_kept(0, request));
-        // The loop need not continue by itself: the thread at work wakes it.
-        assert!(!fixture.nodes[0].scif.is_busy());
-        if is_cancelled {
-            assert_eq!(fixture.cancel(0, request), error(ECANCELED));
-        } else {
-            assert_eq!(fixture.text(0, "pins").lines().count(), 1);
-            fixture.run();
-            assert!(fixture.answer(0, request).unwrap().0.is_ok());
-            assert_eq!(fixture.text(0, "pins").lines().count(), 2);
-        }
-        fixture.close(0, memory);
-        assert_eq!(state(&mut fixture), before);
-    }
-    assert_eq!(Rc::strong_count(&pages), 1);
-}
-
-/// The task that serves the scheme must not drop the last reference to an address space, so the
-/// memory releases a space that is not used for pinning.
-#[test]
-fn a_space_that_is_not_used_is_released_by_the_memory() {
-    let mut fixture = Fixture::new(1);
-    let released = |fixture: &mut Fixture| fixture.nodes[0].scif.engine().1.released_spaces;
-    let engine = fixture.nodes[0].scif.engine().0;
-    engine.set_limit(Resource::Pages, Scope::User, 2);
-    let pages = space(&[(0x10_0000, 3)]);
-    let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-    assert_eq!(
-        pin(&mut fixture, memory, &pages, record(3, 1)),
-        error(EAGAIN)
-    );
-    assert_eq!(released(&mut fixture), 1);
-    // Meanwhile an object is made in another way.
-    assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
-    assert!(call(&mut fixture, memory, MemoryCall::Provide { pages: 1 }).is_ok());
-    let request = start_pin(&mut fixture, memory, record(1, 1));
-    assert_eq!(fixture.answer(0, request).unwrap().0, error(EINVAL));
-    fixture.close(0, memory);
-    assert_eq!(released(&mut fixture), 2);
-    assert_eq!(Rc::strong_count(&pages), 1);
-}
-
-#[test]
-fn what_is_pinned_is_checked() {
-    let mut fixture = Fixture::new(1);
-    let before = state(&mut fixture);
-    let pages = space(&[(0x10_0000, 2)]);
-    let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let good = record(2, 3);
-    // Without a space there is nothing to pin; another word does not bring one.
-    let request = start_pin(&mut fixture, memory, good);
-    assert_eq!(fixture.answer(0, request).unwrap().0, error(EINVAL));
-    assert_eq!(
-        send(&mut fixture, memory, SEND_SPACE + 1, &pages),
-        error(EINVAL)
-    );
-    let table = [
-        (
-            PinRecord {
-                length: 0.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                length: 100.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                address: 1.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                protection: 0.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                protection: 4.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                flags: 2.into(),
-                ..good
-            },
-            EINVAL,
-        ),
-        (
-            PinRecord {
-                flags: PinRecord::UNCHARGED.into(),
-                ..good
-            },
-            EPERM,
-        ),
-        (
-            PinRecord {
-                length: (1_u64 << 63).into(),
-                ..good
-            },
-            EAGAIN,
-        ),
-        // The space has only two pages.
-        (record(3, 3), EFAULT),
-    ];
-    for (record, errno) in table {
-        assert_eq!(
-            pin(&mut fixture, memory, &pages, record),
-            error(errno),
-            "{record:?}"
-        );
-    }
-    // A page that is not there and is found late.
-    let hole = space(&[(0x10_0000, 2), (u64::MAX, 1)]);
-    assert_eq!(
-        pin(&mut fixture, memory, &hole, record(3, 3)),
-        error(EFAULT)
-    );
-    let endpoint = fixture.open(0, "endpoint").unwrap();
-    assert_eq!(
-        send(&mut fixture, endpoint, SEND_SPACE, &pages),
-        error(ENOTTY)
-    );
-    assert_eq!(send(&mut fixture, 9999, SEND_SPACE, &pages), error(EBADF));
-    // A space that was sent is released with the handle, or when another is sent.
-    assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
-    assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
-    assert_eq!(Rc::strong_count(&pages), 2);
-    fixture.close(0, memory);
-    assert_eq!(Rc::strong_count(&pages), 1);
-    // Its owner's limit counts.
-    let limit = |fixture: &mut Fixture, pages| {
-        let engine = fixture.nodes[0].scif.engine().0;
-        engine.set_limit(Resource::Pages, Scope::User, pages);
-    };
-    limit(&mut fixture, 1);
-    let dup = Op::Dup {
-        id: endpoint,
-        name: b"memory".to_vec(),
-        caller: USER,
-    };
-    let memory = fixture.now(0, dup).0.unwrap();
-    assert_eq!(pin(&mut fixture, memory, &pages, good), error(EAGAIN));
-    limit(&mut fixture, 2);
-    assert!(pin(&mut fixture, memory, &pages, good).is_ok());
-    fixture.close(0, memory);
-    fixture.close(0, endpoint);
-    assert_eq!(state(&mut fixture), before);
 }
 
 #[test]

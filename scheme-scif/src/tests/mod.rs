@@ -13,6 +13,7 @@ mod mappings;
 mod memory;
 mod messages;
 mod operations;
+mod own_pages;
 mod programs;
 mod rights;
 mod transfers;

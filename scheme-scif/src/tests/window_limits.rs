@@ -6,7 +6,7 @@ use syscall::error::ENOMEM;
 use syscall::flag::O_RDWR;
 
 use super::fixture::{Fixture, PAGE, USER};
-use super::memory::{pin, record as pin_record, space};
+use super::own_pages::{own, pin, space};
 use super::programs::*;
 
 #[test]
@@ -22,7 +22,7 @@ fn memory_that_is_registered_in_turn_never_counts_twice() {
     let pieces = limit.unwrap().per_user as usize / PAGES + 4;
     for piece in 0..pieces {
         let id = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-        let token = pin(&mut fixture, id, &pages, pin_record(PAGES as u64, 3)).unwrap() as u64;
+        let token = pin(&mut fixture, id, &pages, own(PAGES as u64, 3)).unwrap() as u64;
         let piece_of_heap = Memory {
             id,
             token,

@@ -11,7 +11,8 @@ use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDWR};
 
 use super::fixture::{Fixture, Op, PAGE, USER};
-use super::memory::{pin, record as pin_record, shared, space};
+use super::memory::shared;
+use super::own_pages::{own, pin, space};
 use super::programs::*;
 use crate::Caller;
 
@@ -539,7 +540,7 @@ fn pinned_pages_are_registered_and_released() {
     let pages = space(&[(view, 2)]);
     let pinned = |fixture: &mut Fixture, protection| {
         let id = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
-        let token = pin(fixture, id, &pages, pin_record(2, protection)).unwrap() as u64;
+        let token = pin(fixture, id, &pages, own(2, protection)).unwrap() as u64;
         Memory {
             id,
             token,

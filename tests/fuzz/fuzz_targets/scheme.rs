@@ -10,13 +10,15 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use scheme_scif::fixture::{ADMIN, Fixture, LATE, Op, PAGE, USER, state};
 use scheme_scif::{Caller, HandleId, ROOT};
-use scif_abi::call::{Call, MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::call::{Call, MemoryCall, OwnRecord, PinRecord};
 use scif_abi::codec::Operation;
 use scif_core::Run;
 use syscall::data::Stat;
 use syscall::flag::{EventFlags, MapFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STAT};
 use syscall::flag::{F_GETFL, F_SETFL, O_WRONLY};
 
+/// The number by which programs name their address spaces.
+const SPACE: u64 = 5;
 const STRANGER: Caller = Caller {
     pid: 78,
     uid: 1001,
@@ -167,7 +169,8 @@ impl Play {
         self.submit(node, op, input)
     }
 
-    /// A program sends its address space; often it says which pages are to be pinned.
+    /// A program sends its address space; often it says which pages are to be pinned, for an
+    /// object or for a window.
     fn send(&mut self, node: usize, input: &mut Unstructured<'_>) -> Result<()> {
         let id = self.handle(node, input)?;
         // The unused page, which is there, one that is not, or one that takes a while.
@@ -177,7 +180,7 @@ impl Play {
         let run = |&address: &u64| Run { address, pages: 1 };
         let op = Op::Send {
             id,
-            word: *input.choose(&[SEND_SPACE, SEND_SPACE, SEND_SPACE, 0])?,
+            word: *input.choose(&[SPACE, SPACE, SPACE, 0])?,
             space: Rc::new(pages.iter().map(run).collect()),
         };
         self.submit(node, op, input)?;
@@ -185,17 +188,34 @@ impl Play {
             return Ok(());
         }
         let late = pages.iter().filter(|page| **page == LATE).count();
-        let record = PinRecord {
+        let length = ((pages.len() - late) * PAGE) as u64;
+        let protection = input.int_in_range(0..=3)?;
+        let pin = PinRecord {
+            space: SPACE.into(),
             address: 0x40_0000.into(),
-            length: (((pages.len() - late) * PAGE) as u64).into(),
-            protection: input.int_in_range(0..=3)?.into(),
+            length: length.into(),
+            protection: protection.into(),
             flags: input.int_in_range(0..=1)?.into(),
         };
-        let call = MemoryCall::Pin { record };
+        let window = OwnRecord {
+            space: SPACE.into(),
+            address: 0x40_0000.into(),
+            length: length.into(),
+            offset: (word(input)? as i64).into(),
+            protection: protection.into(),
+            flags: (*input.choose(&[0, 0x10])?).into(),
+        };
+        let pin = MemoryCall::Pin { record: pin };
+        let window = Call::RegisterOwn { record: window };
+        let (number, payload) = match bool::arbitrary(input)? {
+            true => (pin.number(), pin.payload().to_vec()),
+            false => (window.number(), window.payload().to_vec()),
+        };
+        let metadata = vec![number, 0, 0];
         let op = Op::Call {
             id,
-            payload: call.payload().to_vec(),
-            metadata: vec![call.number(), 0, 0],
+            payload,
+            metadata,
         };
         self.submit(node, op, input)
     }

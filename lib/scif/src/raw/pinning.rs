@@ -15,7 +15,8 @@ use hal::testing::host::{self, Request, THREAD};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use scif_abi::call::{MemoryCall, PinRecord, RegisterRecord, SEND_SPACE};
+use scif_abi::call::{MemoryCall, OwnRecord, RegisterRecord};
+use scif_abi::flags::Protection;
 use syscall::error::{EFAULT, Error};
 use zerocopy::FromBytes;
 
@@ -82,8 +83,8 @@ impl World {
                 self.handles.remove(&fd);
                 Ok(0)
             }
-            Request::Call(_, _, [SEND_SPACE, ..]) => Ok(1),
-            Request::Call(fd, payload, [MemoryCall::PIN, ..]) => self.pin(fd, payload),
+            Request::Call(_, _, [_]) => Ok(1),
+            Request::Call(EPD, payload, [Call::REGISTER_OWN, ..]) => self.register_own(payload),
             Request::Call(fd, _, [MemoryCall::PROVIDE, pages, _]) => {
                 let frames = (0..*pages).map(|_| self.next()).collect();
                 let mapped = Some(vec![true; *pages as usize]);
@@ -143,18 +144,25 @@ impl World {
         token as usize
     }
 
-    fn pin(&mut self, fd: usize, payload: &[u8]) -> syscall::error::Result<usize> {
-        let record = PinRecord::read_from_bytes(payload).unwrap();
+    fn register_own(&mut self, payload: &[u8]) -> syscall::error::Result<usize> {
+        let record = OwnRecord::read_from_bytes(payload).unwrap();
         let start = record.address.get() as usize;
         let addresses = (start..start + record.length.get() as usize).step_by(PAGE);
-        let writable = record.protection.get() & 2 != 0;
+        let writable = record.protection.get() & Protection::WRITE.bits() != 0;
         let frame = |address| {
             let page = self.pages.get(&address);
             let page = page.filter(|page| !writable || page.rights == BOTH);
             page.map(|page| page.frame).ok_or(Error::new(EFAULT))
         };
         let frames = addresses.map(frame).collect::<Result<Vec<u64>, _>>()?;
-        Ok(self.insert(fd, frames, writable, None))
+        Ok(self.insert_window(frames))
+    }
+
+    fn insert_window(&mut self, frames: Vec<u64>) -> usize {
+        let offset = 0x10_0000 + self.last as i64 * 0x10_0000;
+        self.last += 1;
+        self.windows.insert(offset, frames);
+        offset as usize
     }
 
     fn register(&mut self, payload: &[u8]) -> syscall::error::Result<usize> {
@@ -170,10 +178,8 @@ impl World {
         if writes && !object.writable || !is_there {
             return Err(Error::new(EFAULT));
         }
-        let (offset, frames) = (0x10_0000 + self.last as i64 * 0x10_0000, frames.to_vec());
-        self.last += 1;
-        self.windows.insert(offset, frames);
-        Ok(offset as usize)
+        let frames = frames.to_vec();
+        Ok(self.insert_window(frames))
     }
 
     fn map(

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU8;
 
 use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
-use scif_abi::call::{CachedRecord, PinRecord};
+use scif_abi::call::{CachedRecord, OwnRecord, PinRecord};
 use syscall::error::{
     EACCES, EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENOTTY, ENXIO,
-    Error,
+    ESRCH, Error,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -18,6 +18,8 @@ use super::*;
 
 const PAGE: usize = hal::mem::PAGE;
 const EPD: usize = 3;
+/// The descriptor of the program's address space.
+const SPACE: usize = 50;
 const PROVIDE: u64 = 80;
 const FIXED: u32 = 4;
 /// Flags of a mapping's description: read and write.
@@ -61,7 +63,7 @@ impl World {
             }
             Request::Dup(THREAD, b"addrspace") => {
                 self.listed = false;
-                Ok(50)
+                Ok(SPACE)
             }
             Request::Dup(fd, name) => {
                 let name = String::from_utf8_lossy(name);
@@ -73,7 +75,7 @@ impl World {
             }
             // Close-on-exec.
             Request::Control(60, _, _) => Ok(0),
-            Request::Read(50, to) => {
+            Request::Read(SPACE, to) => {
                 let mut count = 0;
                 if !self.listed {
                     for (place, grant) in to.chunks_exact_mut(32).zip(&self.grants) {
@@ -84,6 +86,11 @@ impl World {
                 }
                 self.listed = true;
                 Ok(count)
+            }
+            Request::Call(fd, space, [_]) => {
+                assert_eq!(*space, SPACE.to_ne_bytes());
+                self.log.push(format!("send on {fd}"));
+                Ok(1)
             }
             Request::Call(EPD, payload, metadata) => {
                 let number = metadata[0];
@@ -128,7 +135,7 @@ impl World {
                 self.log.push(format!("unmap {bytes:#x}"));
                 Ok(0)
             }
-            Request::Control(..) | Request::Clock(..) | Request::Close(50) => Ok(0),
+            Request::Control(..) | Request::Clock(..) | Request::Close(SPACE) => Ok(0),
             Request::Close(fd) => {
                 self.log.push(format!("close {fd}"));
                 Ok(0)
@@ -205,44 +212,73 @@ fn last_payload<T: FromBytes>(stage: &Stage) -> T {
     T::read_from_bytes(&payload[16..]).unwrap()
 }
 
-/// The calls that pinning makes.
-const PINNING: &str = "dup 3 memory, call 85 on 60, call 83 on 60";
+/// The calls that pinning through a memory handle makes, once the daemon has the program's address
+/// space.
+const PINNING: &str = "dup 3 memory, call 83 on 60";
+
+/// Has the program send its address space, as its first pinning does.
+fn send_space(stage: &Stage) {
+    let memory = ordinary(stage, PAGE);
+    register(EPD, memory.range(), 0, 3, 0).unwrap();
+    stage.borrow_mut().grants.clear();
+    drop(memory);
+    log(stage);
+}
 
 #[test]
 fn registering_pins_pages_where_they_are() {
     play(|stage| {
+        send_space(stage);
         let memory = ordinary(stage, 4 * PAGE);
         let part = memory.range().part(PAGE, 2 * PAGE).unwrap();
-        answers(stage, &[Ok(1), Ok(77), Ok(0x7000)]);
+        answers(stage, &[Ok(0x7000)]);
         assert_eq!(register(EPD, part, 0x5000, 3, 0x10), Ok(0x7000));
-        assert_eq!(log(stage), format!("{PINNING}, call 8, close 60"));
-        let record: PinRecord = pinned(stage);
+        assert_eq!(log(stage), "call 26");
+        let record: OwnRecord = last_payload(stage);
+        assert_ne!(record.space.get(), 0);
         assert_eq!(record.address.get(), (memory.address() + PAGE) as u64);
-        assert_eq!(record.length.get(), 2 * PAGE as u64);
-        assert_eq!((record.protection.get(), record.flags.get()), (3, 0));
-        let record: RegisterRecord = last_payload(stage);
-        assert_eq!(record.memory.get(), 77);
-        assert_eq!(record.memory_offset.get(), 0);
         assert_eq!(record.length.get(), 2 * PAGE as u64);
         assert_eq!(record.offset.get(), 0x5000);
         assert_eq!((record.protection.get(), record.flags.get()), (3, 0x10));
         // Once more, and with other rights: the pages are asked for theirs each time.
         let second = part.part(PAGE, PAGE).unwrap();
-        answers(stage, &[Ok(1), Ok(78), Ok(0)]);
+        answers(stage, &[Ok(0)]);
         assert_eq!(register(EPD, second, 0, 1, 0), Ok(0));
-        assert_eq!(log(stage), format!("{PINNING}, call 8, close 60"));
-        assert_eq!(pinned::<PinRecord>(stage).protection.get(), 1);
+        assert_eq!(log(stage), "call 26");
+        assert_eq!(last_payload::<OwnRecord>(stage).protection.get(), 1);
+    });
+}
+
+#[test]
+fn the_address_space_is_sent_when_the_daemon_does_not_have_it() {
+    play(|stage| {
+        send_space(stage);
+        let memory = ordinary(stage, PAGE);
+        answers(stage, &[failure(ESRCH), Ok(0x7000)]);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x7000));
+        assert_eq!(log(stage), "call 26, send on 3, call 26");
+        // Somebody else has it given up again and again.
+        answers(stage, &[failure(ESRCH); 4]);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(EAGAIN));
+        let again = ["call 26, send on 3"; 4].join(", ");
+        assert_eq!(log(stage), again);
     });
 }
 
 #[test]
 fn what_cannot_be_pinned_leaves_no_handle() {
     play(|stage| {
-        let memory = ordinary(stage, PAGE);
-        answers(stage, &[Ok(1), failure(ENOMEM)]);
+        send_space(stage);
+        let memory = ordinary(stage, 20 * PAGE);
+        answers(stage, &[failure(ENOMEM)]);
         assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(ENOMEM));
-        assert_eq!(log(stage), format!("{PINNING}, close 60"));
+        assert_eq!(log(stage), "call 26");
+        // A large transfer pins through a handle, or does without.
+        answers(stage, &[failure(ENOMEM), Ok(0)]);
+        assert_eq!(vwriteto(EPD, memory.range(), 0, 0), Ok(()));
+        assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
         // Rights that the program itself does not have.
+        shared::changed(memory.range());
         stage.borrow_mut().rights = 1;
         answers(stage, &[failure(EFAULT)]);
         assert_eq!(register(EPD, memory.range(), 0, 2, 0), Err(EFAULT));
@@ -253,15 +289,13 @@ fn what_cannot_be_pinned_leaves_no_handle() {
 #[test]
 fn daemon_memory_that_was_unmapped_behind_our_back_is_pinned() {
     play(|stage| {
+        send_space(stage);
         let memory = Memory::new(PAGE).unwrap();
         stage.borrow_mut().grants.push((memory.address(), PAGE));
         log(stage);
-        let answers_there = [failure(EFAULT), Ok(1), Ok(77), Ok(0x1000)];
-        answers(stage, &answers_there);
+        answers(stage, &[failure(EFAULT), Ok(0x1000)]);
         assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x1000));
-        assert_eq!(log(stage), format!("call 8, {PINNING}, call 8, close 60"));
-        let record: RegisterRecord = last_payload(stage);
-        assert_eq!(record.memory.get(), 77);
+        assert_eq!(log(stage), "call 8, call 26");
     });
 }
 
@@ -286,6 +320,7 @@ fn bad_arguments_pin_nothing() {
         ] {
             assert_eq!(register(EPD, range, 0, protection, flags), Err(EINVAL));
         }
+        assert_eq!(register(EPD, all, -4096, 3, 0), Err(EINVAL));
         assert_eq!(log(stage), "");
         // Memory that is not there: an error of the endpoint itself goes first.
         answers(stage, &[failure(ENOTCONN), failure(EFAULT)]);
@@ -351,9 +386,10 @@ fn caching_is_a_hint() {
 #[test]
 fn large_transfers_pin_their_pages() {
     play(|stage| {
+        send_space(stage);
         let memory = ordinary(stage, 32 * PAGE);
         let odd = memory.range().part(PAGE + 5, 20 * PAGE).unwrap();
-        answers(stage, &[Ok(1), Ok(77)]);
+        answers(stage, &[Ok(77)]);
         vwriteto(EPD, odd, 0x9000, 0).unwrap();
         assert_eq!(log(stage), format!("{PINNING}, call 19, close 60"));
         let record: PinRecord = pinned(stage);
@@ -364,7 +400,7 @@ fn large_transfers_pin_their_pages() {
         assert_eq!((record.memory.get(), record.memory_offset.get()), (77, 5));
         assert_eq!(record.length.get(), 20 * PAGE as u64);
         assert_eq!(record.flags.get(), 4, "complete on return");
-        answers(stage, &[Ok(1), Ok(78)]);
+        answers(stage, &[Ok(78)]);
         vreadfrom(EPD, odd, 0x9000, 2).unwrap();
         assert_eq!(log(stage), format!("{PINNING}, call 18, close 60"));
         assert_eq!(pinned::<PinRecord>(stage).protection.get(), 2);
@@ -375,7 +411,7 @@ fn large_transfers_pin_their_pages() {
             "it may go on behind the caller's back"
         );
         // For memory that cannot be pinned another call is made.
-        answers(stage, &[Ok(1), failure(EAGAIN), Ok(0)]);
+        answers(stage, &[failure(EAGAIN), Ok(0)]);
         vwriteto(EPD, odd, 0x9000, 0).unwrap();
         assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
     });

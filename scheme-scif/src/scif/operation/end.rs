@@ -103,6 +103,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.requests.resume(request);
                 self.cancel_make(handle, token);
             }
+            Some(PendingOn::WindowPages { token, .. }) => {
+                self.requests.resume(request);
+                self.objects.release(&mut self.memory, token);
+            }
             Some(PendingOn::Ended(_)) | None => {}
         }
         if moved > 0 {
@@ -124,8 +128,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         for &range in handle.mapped() {
             self.forget_mapped(range);
         }
-        let space = self.objects.take_space(id);
-        self.refuse_space(space);
+        for space in self.spaces.take_of_handle(id) {
+            self.memory.release_space(space);
+        }
         match handle.into_kind() {
             Kind::Endpoint(mut endpoint) => self.close_endpoint(id, &mut endpoint),
             Kind::Memory(Some(token)) => self.objects.release(&mut self.memory, token),
@@ -171,6 +176,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 ..
             }
             | PendingOn::Transfer { handle: at, .. }
+            | PendingOn::WindowPages { handle: at, .. }
             | PendingOn::Ready { handle: at, .. } => at == id,
             // Tickets end with the endpoint.
             _ => false,

@@ -1,16 +1,15 @@
-//! Memory handles: making the object behind one, by the operations `Provide` and `Pin`.
+//! Memory handles: making the object behind one.
 
-use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
-use scif_abi::flags::Protection;
+use scif_abi::call::MemoryCall;
 use scif_core::{Resource, Scope};
-use syscall::error::{EINVAL, EPERM, Error, Result};
+use syscall::error::{EINVAL, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::error::would_block;
 use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::memory::Source;
-use crate::node_memory::{NodeMemory, PAGE, Token};
+use crate::node_memory::{NodeMemory, Token};
 use crate::path::{Name, Path};
 use crate::request::PendingOn;
 use crate::scif::Scif;
@@ -36,91 +35,38 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         &mut self,
         id: HandleId,
         call: MemoryCall,
+        process: usize,
         request: R,
     ) -> Result<usize> {
         if self.requests.pending(request).is_some() {
             return would_block();
         }
-        let source = match call {
-            MemoryCall::Provide { pages } => Source::Provided(pages),
-            MemoryCall::Pin { record } => {
-                self.check_pin(id, &record)?;
-                // Check before the space is taken: an unused space stays with the handle.
+        match call {
+            MemoryCall::Provide { pages } => {
                 self.expect_no_object(id)?;
-                let space = self.objects.take_space(id).ok_or(Error::new(EINVAL))?;
-                Source::Pinned(space, record)
+                self.make(id, Source::Provided(pages), request)
             }
-        };
-        self.make(id, source, request)
-    }
-
-    /// # Errors
-    /// `EINVAL` unless the record has whole pages, at least one, a known protection and known
-    /// flags; `EPERM` when only root may use its flags.
-    fn check_pin(&self, id: HandleId, record: &PinRecord) -> Result<()> {
-        let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
-        let (address, length) = (record.address.get(), record.length.get());
-        let protection = Protection::from_bits(record.protection.get());
-        let flags = record.flags.get();
-        if !whole(address)
-            || !whole(length)
-            || length == 0
-            || protection.is_none_or(|protection| protection.is_empty())
-            || flags & !PinRecord::UNCHARGED != 0
-        {
-            return Err(Error::new(EINVAL));
-        }
-        if flags != 0 && self.handles.caller(id)?.uid != 0 {
-            return Err(Error::new(EPERM));
-        }
-        Ok(())
-    }
-
-    /// Takes the descriptor of a program's address space, sent over a memory handle for the `Pin`
-    /// that follows. It replaces one that was sent before.
-    ///
-    /// # Errors
-    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not announce an
-    /// address space, or the handle already has its object.
-    pub fn take_space(&mut self, id: HandleId, word: u64, space: M::Space) -> Result<usize> {
-        let expected = match self.handles.object(id) {
-            Ok(None) if word == SEND_SPACE => Ok(0),
-            Ok(_) => Err(Error::new(EINVAL)),
-            Err(error) => Err(error),
-        };
-        let unused = match expected {
-            Ok(_) => self.objects.put_space(id, space),
-            Err(_) => Some(space),
-        };
-        self.refuse_space(unused);
-        expected
-    }
-
-    /// Releases a space that was sent, if there is one, without pinning pages of it.
-    pub fn refuse_space(&mut self, space: Option<M::Space>) {
-        if let Some(space) = space {
-            self.memory.release_space(space);
+            MemoryCall::Pin { record } => self.pin(id, record, process, request),
         }
     }
 
     /// # Errors
     /// `EINVAL` when the handle already has its object; `EBADF`, `ENOTTY`.
-    fn expect_no_object(&mut self, id: HandleId) -> Result<()> {
+    pub(super) fn expect_no_object(&mut self, id: HandleId) -> Result<()> {
         match self.handles.object(id)? {
             Some(_) => Err(Error::new(EINVAL)),
             None => Ok(()),
         }
     }
 
-    fn make(&mut self, id: HandleId, source: Source<M::Space>, request: R) -> Result<usize> {
-        self.expect_no_object(id)?;
-        let caller = self.handles.caller(id)?;
-        let limit = self.engine.limit(Resource::Pages, Scope::User);
-        let maker = (id, request);
-        let begun = self
-            .objects
-            .begin(&mut self.memory, maker, caller, source, limit);
-        let token = begun?;
+    /// Makes the object of a memory handle that has none.
+    pub(super) fn make(
+        &mut self,
+        id: HandleId,
+        source: Source<M::Space>,
+        request: R,
+    ) -> Result<usize> {
+        let token = self.begin_object(id, source, request)?;
         *self.handles.object(id)? = Some(token);
         let pending = PendingOn::Memory { handle: id, token };
         self.requests.suspend(request, pending);
@@ -132,6 +78,23 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
+    /// Begins an object for a request on a handle, on account of the handle's opener.
+    ///
+    /// # Errors
+    /// `EINVAL` for no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
+    pub(super) fn begin_object(
+        &mut self,
+        id: HandleId,
+        source: Source<M::Space>,
+        request: R,
+    ) -> Result<Token> {
+        let caller = self.handles.caller(id)?;
+        let limit = self.engine.limit(Resource::Pages, Scope::User);
+        let maker = (id, request);
+        self.objects
+            .begin(&mut self.memory, maker, caller, source, limit)
+    }
+
     /// Does one step of every incomplete object.
     pub(in crate::scif) fn build_all(&mut self) {
         for token in self.objects.incomplete() {
@@ -139,10 +102,17 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    fn build(&mut self, token: Token) {
+    pub(super) fn build(&mut self, token: Token) {
         let Some(((handle, request), result)) = self.objects.build(&mut self.memory, token) else {
             return;
         };
+        let is_for_window = matches!(
+            self.requests.pending(request),
+            Some(PendingOn::WindowPages { .. })
+        );
+        if is_for_window && result.is_ok() {
+            return self.requests.wake(request);
+        }
         if result.is_err()
             && let Ok(object) = self.handles.object(handle)
         {

@@ -11,6 +11,7 @@ mod end;
 mod memory;
 mod messages;
 mod open;
+mod own_pages;
 mod readiness;
 mod rma;
 mod transfer;
@@ -34,8 +35,8 @@ use crate::scif::Scif;
 use crate::scif::operation::transfer::Until;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Carries out one operation: `metadata` is its number and its words, `payload` its structure
-    /// or data.
+    /// Carries out one operation for `process`: `metadata` is its number and its words, `payload`
+    /// its structure or data.
     ///
     /// # Errors
     /// `ENOTTY` when the handle has no such operations, `EINVAL` when the operation is unknown or
@@ -45,6 +46,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         id: HandleId,
         payload: &mut [u8],
         metadata: &[u64],
+        process: usize,
         request: R,
     ) -> Result<usize> {
         if let Some(ended) = self.requests.take_ended(request) {
@@ -55,7 +57,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let is_memory = matches!(self.handles.get(id)?.kind(), Kind::Memory(_));
         if is_memory && number != Call::GET_NODE_IDS {
             let call = MemoryCall::decode(number, words, payload);
-            return self.memory_call(id, call.map_err(|error| malformed(id, error))?, request);
+            let call = call.map_err(|error| malformed(id, error))?;
+            return self.memory_call(id, call, process, request);
         }
         let call = Call::decode(number, words, payload).map_err(|error| malformed(id, error))?;
         if call == Call::GetNodeIds {
@@ -78,7 +81,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         if !matches!(
             self.requests.pending(request),
-            Some(PendingOn::Ticket { .. })
+            Some(PendingOn::Ticket { .. } | PendingOn::WindowPages { .. })
         ) {
             self.handles.endpoint(id)?;
         }
@@ -104,6 +107,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 remote_offset,
                 length,
             } => self.get_pages(id, remote_offset, length, payload),
+            Call::RegisterOwn { record } => self.register_own(id, record, process, request),
             call => self.plain_call(id, call, request),
         }
     }
@@ -172,6 +176,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             | Call::VirtualReadFrom { .. }
             | Call::VirtualWriteTo { .. }
             | Call::GetPages { .. }
+            | Call::RegisterOwn { .. }
             | Call::GetNodeIds
             | Call::Shutdown
             // Handled before, because they are not only for endpoints.

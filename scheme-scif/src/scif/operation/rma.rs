@@ -106,7 +106,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// The error of window calls in the endpoint's state; `None` when it is connected.
-    fn wrong_state(&self, endpoint: EndpointId) -> Option<Error> {
+    pub(super) fn wrong_state(&self, endpoint: EndpointId) -> Option<Error> {
         match self.engine.state(endpoint) {
             Some(EndpointState::Connected) => None,
             Some(EndpointState::Disconnected) => Some(Error::new(ECONNRESET)),

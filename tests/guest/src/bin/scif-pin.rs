@@ -30,10 +30,12 @@ use scif::{
     SendFlags, raw,
 };
 use scif_abi::bypass::Part;
-use scif_abi::call::{Call, MemoryCall, PinRecord, RegisterRecord, SEND_SPACE};
+use scif_abi::call::{Call, MemoryCall, PinRecord, RegisterRecord};
 use scif_abi::codec::Operation as _;
 use syscall::Map;
-use syscall::error::{EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, Error};
+use syscall::error::{
+    EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, ESRCH, Error,
+};
 use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, CallFlags};
 use syscall::number::{SYS_FMAP, SYS_FUNMAP};
 
@@ -94,7 +96,7 @@ fn errno<T>(result: scif::Result<T>) -> i32 {
 fn pin_raw(address: usize, length: usize, protection: Protection) -> Result<Fd, i32> {
     let ask = || -> runtime::Result<Fd> {
         let file = memory_handle()?;
-        pin::pin(&file, own_space()?, record(address, length, protection))?;
+        pin::pin(file.raw(), record(address, length, protection))?;
         Ok(file)
     };
     ask().map_err(|error| error.errno)
@@ -106,11 +108,29 @@ fn memory_handle() -> runtime::Result<Fd> {
 
 fn record(address: usize, length: usize, protection: Protection) -> PinRecord {
     PinRecord {
+        space: 0.into(),
         address: (address as u64).into(),
         length: (length as u64).into(),
         protection: protection.bits().into(),
         flags: 0.into(),
     }
+}
+
+/// The number of address spaces that are not this program's.
+const FOREIGN: u64 = 7;
+
+/// Pins pages of the address space that was sent as [`FOREIGN`].
+fn pin_of_foreign(file: &Fd, record: PinRecord) -> runtime::Result<u64> {
+    let space = FOREIGN.into();
+    ask_pin(file, PinRecord { space, ..record })
+}
+
+fn ask_pin(file: &Fd, record: PinRecord) -> runtime::Result<u64> {
+    let call = MemoryCall::Pin { record };
+    let mut payload = [0; size_of::<PinRecord>()];
+    payload.copy_from_slice(call.payload());
+    let token = file.call_rw(&mut payload, CallFlags::empty(), &[call.number(), 0, 0])?;
+    Ok(token as u64)
 }
 
 /// Pins a range as the library does.
@@ -247,31 +267,32 @@ fn bad_ranges() -> Result<(), String> {
     // A descriptor that is no address space, and would block its reader.
     let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(text("pipe"))?;
     let file = memory_handle().map_err(text("open"))?;
-    let result = pin::pin(&file, pipe, record(address, PAGE, RW));
+    let foreign = |space: Fd| {
+        pin::send(file.raw(), space, FOREIGN)?;
+        pin_of_foreign(&file, record(address, PAGE, RW))
+    };
+    let result = foreign(pipe);
     expect("a pipe", result, Err(Error::new(EINVAL)))?;
     // A file of the very daemon that is asked.
     let other = memory_handle().map_err(text("open"))?;
-    let result = pin::pin(&file, other, record(address, PAGE, RW));
+    let result = foreign(other);
     expect("a file of the daemon", result, Err(Error::new(EINVAL)))?;
     // A file of a scheme that answers nothing, and would keep everybody's pages waiting.
     let socket = Socket::create().map_err(text("scheme"))?;
     let silent = socket.create_this_scheme_fd(0, 1, 0, 0);
     let silent = Fd::new(silent.map_err(text("file"))?);
-    let result = pin::pin(&file, silent, record(address, PAGE, RW));
+    let result = foreign(silent);
     expect("a silent scheme", result, Err(Error::new(EINVAL)))?;
-    // Without an address space nothing can be pinned, and with other words none is sent.
-    let call = MemoryCall::Pin {
-        record: record(address, PAGE, RW),
+    // By another number the daemon knows no address space.
+    let unknown = PinRecord {
+        space: (FOREIGN + 1).into(),
+        ..record(address, PAGE, RW)
     };
-    let mut payload = [0; 24];
-    payload.copy_from_slice(call.payload());
-    let early = file.call_rw(&mut payload, CallFlags::empty(), &[call.number()]);
-    let early = early.map_err(|error| error.errno());
-    expect("too early", early, Err(EINVAL))?;
-    let space = own_space().map_err(text("space"))?.into_raw();
-    let sent = file.call_wo(&space.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE + 1]);
-    let sent = sent.map_err(|error| error.errno());
-    expect("another word", sent, Err(EINVAL))?;
+    expect(
+        "an unknown space",
+        ask_pin(&file, unknown),
+        Err(Error::new(ESRCH)),
+    )?;
     let good = pin_raw(address, 4 * PAGE, RW);
     expect("a good one", good.map(|_| ()), Ok(()))?;
     let code = pin_raw(program, PAGE, Protection::READ);
@@ -383,9 +404,8 @@ fn rings() -> Result<(), String> {
         let ring = Pages::map(bypass.raw(), offset, bytes, all, Side::Own, None);
         let ring = ring.map_err(text("map"))?;
         let file = memory_handle().map_err(text("open"))?;
-        let space = own_space().map_err(text("space"))?;
         let wanted = record(ring.address(), bytes, RW);
-        let token = pin::pin(&file, space, wanted).map_err(text("pin"))?;
+        let token = pin::pin(file.raw(), wanted).map_err(text("pin"))?;
         kept.push((file, token, bytes));
     }
     drop((bypass, client, server));
