@@ -110,8 +110,8 @@ impl<T> Orders<T> {
         self.order(Job::Borrow(name, party, space, wanted))
     }
 
-    /// Drops a reference to a descriptor that may be an address space. Give it every reference: this
-    /// daemon must not drop the last.
+    /// Drops a reference to a descriptor that may be an address space. The daemon drops none by
+    /// itself, as it could be the last.
     pub fn release(&self, space: Arc<Fd>) {
         if let Err(error) = self.order(Job::Release(space)) {
             log::error!("a program's address space is not released: {error}");

@@ -10,11 +10,11 @@ use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use libredox::Fd;
-use scif_abi::call::{Call, MemoryCall, OwnRecord, PinRecord};
+use scif_abi::call::{Call, MemoryCall, OwnRecord, OwnTransferRecord, PinRecord};
 use scif_abi::codec::Operation;
 use scif_abi::flags::Protection;
 use syscall::data::GrantFlags;
-use syscall::error::{EAGAIN, ESRCH, Error, Result};
+use syscall::error::{EAGAIN, EINVAL, ESRCH, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::mappings::{Mapping, check, own_mappings, own_space, parts};
@@ -121,6 +121,41 @@ pub fn register(
         };
         ask(epd, Call::RegisterOwn { record })
     })
+}
+
+/// Copies between the bytes of `range` and the peer's windows at `remote`; the pages around the
+/// range are pinned meanwhile. `into_range`: the range is the destination.
+///
+/// # Errors
+/// Those of [`Pin::new`], and of `scif_vreadfrom` and `scif_vwriteto`.
+pub fn transfer(
+    epd: usize,
+    range: Range<'_>,
+    remote: i64,
+    flags: u32,
+    into_range: bool,
+) -> Result<()> {
+    let (pages, _) = range.around().ok_or(Error::new(EINVAL))?;
+    let protection = match into_range {
+        true => Protection::WRITE,
+        false => Protection::READ,
+    };
+    prepare(pages, protection)?;
+    let done = with_space(epd, |number| {
+        let record = OwnTransferRecord {
+            space: number.into(),
+            address: (range.address() as u64).into(),
+            length: (range.bytes() as u64).into(),
+            remote_offset: remote.into(),
+            flags: flags.into(),
+            reserved: 0.into(),
+        };
+        match into_range {
+            true => ask(epd, Call::OwnReadFrom { record }),
+            false => ask(epd, Call::OwnWriteTo { record }),
+        }
+    });
+    done.map(drop)
 }
 
 /// Makes a request that names this program's address space. Sends its descriptor over `file` if

@@ -18,6 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bypass::BypassRecord;
 use crate::ids::PortId;
+pub use crate::own_pages::{OwnRecord, OwnTransferRecord, PinRecord};
 
 /// The result of accept: the connector's port id, and the handle that `AcceptRegister` turns into
 /// an endpoint.
@@ -308,6 +309,21 @@ pub enum Call {
         #[payload]
         record: OwnRecord,
     },
+    /// `scif_vreadfrom` into memory that is not registered, whose pages are pinned as long as the
+    /// transfer runs. Result: 0; `ESRCH` as for `RegisterOwn`.
+    #[op(27)]
+    OwnReadFrom {
+        /// What to copy.
+        #[payload]
+        record: OwnTransferRecord,
+    },
+    /// `scif_vwriteto`, as `OwnReadFrom`.
+    #[op(28)]
+    OwnWriteTo {
+        /// What to copy.
+        #[payload]
+        record: OwnTransferRecord,
+    },
     /// `scif_unregister`. Result: 0.
     #[op(9)]
     Unregister {
@@ -498,84 +514,6 @@ pub enum Call {
         #[word(0)]
         cookie: u64,
     },
-}
-
-/// A window of pages of a program's own.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-    Layout,
-)]
-#[layout(size = 40, align = 1)]
-#[repr(C)]
-pub struct OwnRecord {
-    /// The number that the program sent with the descriptor of its address space.
-    #[layout(offset = 0)]
-    pub space: U64,
-    /// The address of the first byte in the program's address space, a multiple of the page size.
-    #[layout(offset = 8)]
-    pub address: U64,
-    /// Bytes, a multiple of the page size, not 0.
-    #[layout(offset = 16)]
-    pub length: U64,
-    /// The window's offset with `SCIF_MAP_FIXED`. Not used without.
-    #[layout(offset = 24)]
-    pub offset: I64,
-    /// [`Protection`](crate::flags::Protection).
-    #[layout(offset = 32)]
-    pub protection: U32,
-    /// [`MapFlags`](crate::flags::MapFlags).
-    #[layout(offset = 36)]
-    pub flags: U32,
-}
-
-/// The pages that a program pins.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-    Layout,
-)]
-#[layout(size = 32, align = 1)]
-#[repr(C)]
-pub struct PinRecord {
-    /// The number that the program sent with the descriptor of its address space.
-    #[layout(offset = 0)]
-    pub space: U64,
-    /// The address of the first byte in the program's address space, a multiple of the page size.
-    #[layout(offset = 8)]
-    pub address: U64,
-    /// Bytes, a multiple of the page size, not 0.
-    #[layout(offset = 16)]
-    pub length: U64,
-    /// The rights that windows of the pages may have: [`Protection`](crate::flags::Protection).
-    #[layout(offset = 24)]
-    pub protection: U32,
-    /// 0 or [`UNCHARGED`](PinRecord::UNCHARGED).
-    #[layout(offset = 28)]
-    pub flags: U32,
-}
-
-impl PinRecord {
-    /// Root only: the pages do not count against any limit.
-    pub const UNCHARGED: u32 = 1;
 }
 
 /// An operation on a memory handle, which is a descriptor of the path `memory`, or

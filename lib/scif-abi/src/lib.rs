@@ -18,6 +18,7 @@ pub mod ioctl;
 pub mod limits;
 pub mod link;
 pub mod message;
+pub mod own_pages;
 pub mod qp;
 pub mod trace;
 pub mod window;

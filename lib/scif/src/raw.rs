@@ -14,7 +14,7 @@ mod pinned;
 mod poll;
 
 use client_memory::rights::Rights;
-use client_memory::shared::{self, Provided};
+use client_memory::shared;
 use client_memory::{range, window};
 use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
@@ -32,7 +32,7 @@ pub use client_memory::range::Range;
 pub use data::{Data, Room, Source, Target};
 pub use ends::{accept, close, finish, finish_receiving, shutdown};
 pub(crate) use pieces::MOST_BYTES;
-use pinned::Transfer;
+use pinned::{Rma, Transfer};
 pub(crate) use poll::{Deadline, now};
 pub use poll::{PollFd, poll, poll_by};
 
@@ -346,12 +346,6 @@ pub fn register(
         .map_err(|error| refused(system(error)))
 }
 
-/// Makes whole pages known to the daemon: by their memory object, or by pinning them.
-fn provide(epd: usize, pages: Range<'_>, protection: Protection) -> Result<Provided> {
-    let open = || companion(epd, b"memory").map_err(syscall::error::Error::new);
-    shared::provide(pages, protection, open).map_err(system)
-}
-
 /// `scif_unregister`.
 ///
 /// # Errors
@@ -431,8 +425,7 @@ pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: 
         Target::Range(range) => Some(Transfer::new(epd, *range, remote, flags)),
         Target::Slice(bytes) => Transfer::of_slice(epd, bytes, remote, flags),
     };
-    let cached = |record| Call::CachedReadFrom { record };
-    if let Some(result) = transfer.and_then(|transfer| transfer.run(Protection::WRITE, cached)) {
+    if let Some(result) = transfer.and_then(|transfer| transfer.run(Rma::Read)) {
         return result;
     }
     match to {
@@ -460,12 +453,11 @@ pub fn vwriteto<'a>(
     // The data is copied, because the kernel writes the incomplete pages at both ends of a payload
     // back: over what other threads have stored meanwhile, or with an error when the source is
     // constant.
-    let cached = |record| Call::CachedWriteTo { record };
     let mut copy = match from.into() {
         Source::Slice(bytes) => bytes.to_vec(),
         Source::Range(range) => {
             let transfer = Transfer::new(epd, range, remote, flags);
-            if let Some(result) = transfer.run(Protection::READ, cached) {
+            if let Some(result) = transfer.run(Rma::Write) {
                 return result;
             }
             match range.readable() {
@@ -475,7 +467,7 @@ pub fn vwriteto<'a>(
         }
     };
     let transfer = Transfer::of_slice(epd, &mut copy, remote, flags);
-    if let Some(result) = transfer.and_then(|transfer| transfer.run(Protection::READ, cached)) {
+    if let Some(result) = transfer.and_then(|transfer| transfer.run(Rma::Write)) {
         return result;
     }
     if pieces::are_needed(copy.len()) {

@@ -2,9 +2,9 @@
 //! or `dup(endpoint, "memory")`); and other memory of this task that programs have mapped.
 //!
 //! A program has the daemon *provide* pages and maps them, or *pins* pages of its own, which stay
-//! where they are; for that it has sent the descriptor of its address space (see `spaces`). Both take several steps, because clearing or looking up many pages takes time. A
-//! complete object is a list of physical runs behind one range of addresses, and its token names
-//! it.
+//! where they are; for that it has sent the descriptor of its address space (see `spaces`). Both
+//! take several steps, because clearing or looking up many pages takes time. A complete object is
+//! a list of physical runs behind one range of addresses, and its token names it.
 //!
 //! An object lives while its maker holds it, while the engine uses it (for a window or a transfer
 //! of its pages), and while pages of it are mapped as pages of a window. The maker holds it

@@ -81,8 +81,8 @@ pub(crate) enum PendingOn {
     Departure { endpoint: EndpointId },
     /// Making a memory object.
     Memory { handle: HandleId, token: Token },
-    /// Pinning pages for a window of the handle's endpoint.
-    WindowPages { handle: HandleId, token: Token },
+    /// Pinning pages for a call on the handle's endpoint.
+    OwnPages { handle: HandleId, token: Token },
     /// Nothing any more: the request has this answer.
     Ended(Result<usize>),
 }

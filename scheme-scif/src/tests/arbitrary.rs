@@ -117,7 +117,8 @@ impl Play {
         }
         let number = if connected {
             let likely = [
-                8, 8, 8, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 26, 26, 68, 90, 91,
+                8, 8, 8, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 18, 19, 19, 26, 26, 27, 28, 68, 90,
+                91,
             ];
             let end = random.below(60) == 0;
             if end {
@@ -129,7 +130,7 @@ impl Play {
             random.of(&[80, 80, 80, 81, 83, 83, 83, 83, 8, 67])
         };
         let length = match number {
-            8 | 17 | 18 | 19 | 26 => 40,
+            8 | 17 | 18 | 19 | 26..=28 => 40,
             10 | 11 => 32,
             83 => 32,
             12 | 13 => random.below(3 * PAGE as u64) as usize,
@@ -181,6 +182,18 @@ impl Play {
                     random.below(5) * PAGE as u64,
                     random.word(),
                     (1 + random.below(3)) | flags,
+                ];
+                for (word, value) in words.zip(values) {
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
+            27 | 28 => {
+                let values = [
+                    5,
+                    0x40_0000,
+                    random.below(5 * PAGE as u64),
+                    random.word(),
+                    4,
                 ];
                 for (word, value) in words.zip(values) {
                     word.copy_from_slice(&value.to_le_bytes());
@@ -378,6 +391,8 @@ fn arbitrary_requests_around_memory_leave_nothing() {
         0,
         Call::REGISTER,
         Call::REGISTER_OWN,
+        Call::OWN_READ_FROM,
+        Call::OWN_WRITE_TO,
         Call::UNREGISTER,
         Call::WRITE_TO,
         Call::VIRTUAL_READ_FROM,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use scif_abi::call::{Call, MemoryCall, OwnRecord, PinRecord};
+use scif_abi::call::{Call, MemoryCall, OwnRecord, OwnTransferRecord, PinRecord};
 use scif_abi::codec::Operation;
 use scif_core::{Resource, Run, Scope};
 use syscall::error::*;
@@ -350,6 +350,93 @@ fn a_window_of_own_pages_is_refused_as_register_refuses_it() {
     fixture.close(0, unbound);
     assert_eq!(state(&mut fixture), before);
     assert_eq!(Rc::strong_count(&pages), 1);
+}
+
+/// A transfer of this many bytes from the fifth byte of the program's pages on.
+fn own_transfer(bytes: usize, remote: u64) -> OwnTransferRecord {
+    OwnTransferRecord {
+        space: NUMBER.into(),
+        address: 0x40_0005.into(),
+        length: (bytes as u64).into(),
+        remote_offset: (remote as i64).into(),
+        flags: SYNC.into(),
+        reserved: 0.into(),
+    }
+}
+
+#[test]
+fn own_memory_is_copied_from_and_to_by_one_request() {
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let program = memory(fixture, 0, 3);
+        let view = fixture.nodes[0].scif.engine().1.local(program.address);
+        let theirs = memory(fixture, to, 3);
+        let remote = register(fixture, to, far, record(theirs, 3 * PAGE, 3)).unwrap() as u64;
+        let idle = state(fixture);
+        for (late, bytes) in [(0, 10), (1, 2 * PAGE + 100), (1, 3 * PAGE - 5)] {
+            let pages = (bytes + 5).div_ceil(PAGE) as u32;
+            let mut runs = vec![(LATE, 1); late];
+            runs.push((view, pages));
+            let pages = space(&runs);
+            let record = own_transfer(bytes, remote);
+            let data = pattern(3 * PAGE, bytes);
+            fixture.poke(to, theirs.address, &data);
+            fixture.poke(0, program.address, &vec![7; 3 * PAGE]);
+            send(fixture, near, &pages).unwrap();
+            let read = Call::OwnReadFrom { record };
+            assert_eq!(call(fixture, 0, near, read), Ok(0));
+            let mut wanted = vec![7; 3 * PAGE];
+            wanted[5..5 + bytes].copy_from_slice(&data[..bytes]);
+            assert_eq!(fixture.peek(0, program.address, 3 * PAGE), wanted);
+
+            let back = pattern(3 * PAGE, bytes + 1);
+            fixture.poke(0, program.address, &back);
+            send(fixture, near, &pages).unwrap();
+            let write = Call::OwnWriteTo { record };
+            assert_eq!(call(fixture, 0, near, write), Ok(0));
+            let mut wanted = data;
+            wanted[..bytes].copy_from_slice(&back[5..5 + bytes]);
+            assert_eq!(fixture.peek(to, theirs.address, 3 * PAGE), wanted);
+            fixture.run();
+            assert_eq!(state(fixture), idle);
+        }
+        // Bad arguments, what is not there, and what the peer does not have.
+        let pages = space(&[(view, 1)]);
+        let good = own_transfer(10, remote);
+        let refused = [
+            (own_transfer(0, remote), EINVAL),
+            (own_transfer(usize::MAX, remote), EFAULT),
+            (own_transfer(2 * PAGE, remote), EFAULT),
+            (own_transfer(10, remote + 3 * PAGE64), ENXIO),
+            (
+                OwnTransferRecord {
+                    flags: 0x40.into(),
+                    ..good
+                },
+                EINVAL,
+            ),
+            (
+                OwnTransferRecord {
+                    space: 1.into(),
+                    ..good
+                },
+                ESRCH,
+            ),
+        ];
+        for (record, errno) in refused {
+            send(fixture, near, &pages).unwrap();
+            let read = Call::OwnReadFrom { record };
+            assert_eq!(call(fixture, 0, near, read), error(errno), "{record:?}");
+            assert_eq!(state(fixture), idle);
+        }
+        fixture.close(0, near);
+        fixture.close(to, far);
+        forget(fixture, to, theirs, 3);
+        forget(fixture, 0, program, 3);
+        fixture.run();
+        assert_eq!(state(fixture), before);
+    });
 }
 
 /// What may happen while a window's pages are being pinned.

@@ -1,17 +1,27 @@
 //! Transfers between memory that is not registered and the peer's windows. Either the daemon knows
 //! the pages already, or they are pinned for the transfer.
 
+use client_memory::pin;
 use client_memory::range::Range;
-use client_memory::shared;
+use client_memory::shared::{self, Provided};
 use scif_abi::call::{CachedRecord, Call};
-use scif_abi::flags::{Protection, RmaFlags};
-use syscall::error::EFAULT;
+use scif_abi::flags::RmaFlags;
+use syscall::error::{EAGAIN, EFAULT, EINVAL, ENOMEM};
 
-use super::{Result, pieces, provide, with_record};
+use super::{Result, pieces, system, with_record};
 
 /// Transfers of at least this many bytes are always made with pinned pages. The bytes of shorter
 /// ones are the payload of the call, where a payload may be that long.
 const PINNED_BYTES: usize = 64 * 1024;
+
+/// Which way a transfer goes.
+#[derive(Clone, Copy)]
+pub(super) enum Rma {
+    /// From the peer's windows.
+    Read,
+    /// To them.
+    Write,
+}
 
 /// A transfer between memory that is not registered and the peer's windows.
 pub(super) struct Transfer<'a> {
@@ -43,26 +53,26 @@ impl<'a> Transfer<'a> {
     /// `SCIF_RMA_USECACHE` allows that, else with pages that are pinned as long as the transfer
     /// runs. `None`: the caller makes the transfer with a payload, which is faster or the only
     /// way; the flag is a hint.
-    pub fn run(
-        &self,
-        protection: Protection,
-        call: impl Fn(CachedRecord) -> Call,
-    ) -> Option<Result<()>> {
+    pub fn run(&self, direction: Rma) -> Option<Result<()>> {
         let range = self.range;
-        let ask = |token: u64, offset: u64, flags: u32| {
+        let ask = |known: Provided, flags: u32| {
             let record = CachedRecord {
-                memory: token.into(),
-                memory_offset: offset.into(),
+                memory: known.token.into(),
+                memory_offset: known.offset.into(),
                 length: (range.bytes() as u64).into(),
                 remote_offset: self.remote.into(),
                 flags: flags.into(),
                 reserved: 0.into(),
             };
-            with_record(self.epd, call(record)).map(|_| ())
+            let call = match direction {
+                Rma::Read => Call::CachedReadFrom { record },
+                Rma::Write => Call::CachedWriteTo { record },
+            };
+            with_record(self.epd, call).map(|_| ())
         };
         let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
         if may_cache && let Some(known) = shared::known(range) {
-            let result = ask(known.token, known.offset, self.flags);
+            let result = ask(known, self.flags);
             if result != Err(EFAULT) {
                 return Some(result);
             }
@@ -73,10 +83,17 @@ impl<'a> Transfer<'a> {
         if range.bytes() < PINNED_BYTES && !pieces::are_needed(range.bytes()) {
             return None;
         }
-        let (pages, offset) = range.around()?;
-        let pinned = provide(self.epd, pages, protection).ok()?;
         let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
-        let offset = pinned.offset + offset as u64;
-        Some(ask(pinned.token, offset, self.flags | at_once))
+        let flags = self.flags | at_once;
+        if let Some(known) = shared::known(range) {
+            return Some(ask(known, flags));
+        }
+        let into_range = matches!(direction, Rma::Read);
+        let result = pin::transfer(self.epd, range, self.remote, flags, into_range);
+        match result.map_err(system) {
+            // Its pages cannot be pinned.
+            Err(EFAULT | EAGAIN | ENOMEM | EINVAL) => None,
+            result => Some(result),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU8;
 
 use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
-use scif_abi::call::{CachedRecord, OwnRecord, PinRecord};
+use scif_abi::call::{CachedRecord, OwnRecord, OwnTransferRecord};
 use syscall::error::{
     EACCES, EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENOTTY, ENXIO,
     ESRCH, Error,
@@ -46,8 +46,6 @@ struct World {
     /// Memory objects by descriptor.
     objects: Vec<(usize, &'static [AtomicU8])>,
     last_fd: usize,
-    /// The payload of the last call on another descriptor.
-    pinned: Vec<u8>,
     /// Which mapping with a fixed address fails, counted from 1.
     bad_map: usize,
     fixed_maps: usize,
@@ -106,9 +104,8 @@ impl World {
                     .push((fd, host::pages(*pages as usize * PAGE)?));
                 Ok(1000 + fd)
             }
-            Request::Call(fd, payload, metadata) => {
+            Request::Call(fd, _, metadata) => {
                 self.log.push(format!("call {} on {fd}", metadata[0]));
-                self.pinned = payload.to_vec();
                 self.answers.pop_front().unwrap_or(Ok(0))
             }
             Request::Write(60, bytes) => {
@@ -212,10 +209,6 @@ fn last_payload<T: FromBytes>(stage: &Stage) -> T {
     T::read_from_bytes(&payload[16..]).unwrap()
 }
 
-/// The calls that pinning through a memory handle makes, once the daemon has the program's address
-/// space.
-const PINNING: &str = "dup 3 memory, call 83 on 60";
-
 /// Has the program send its address space, as its first pinning does.
 fn send_space(stage: &Stage) {
     let memory = ordinary(stage, PAGE);
@@ -273,10 +266,6 @@ fn what_cannot_be_pinned_leaves_no_handle() {
         answers(stage, &[failure(ENOMEM)]);
         assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(ENOMEM));
         assert_eq!(log(stage), "call 26");
-        // A large transfer pins through a handle, or does without.
-        answers(stage, &[failure(ENOMEM), Ok(0)]);
-        assert_eq!(vwriteto(EPD, memory.range(), 0, 0), Ok(()));
-        assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
         // Rights that the program itself does not have.
         shared::changed(memory.range());
         stage.borrow_mut().rights = 1;
@@ -297,11 +286,6 @@ fn daemon_memory_that_was_unmapped_behind_our_back_is_pinned() {
         assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x1000));
         assert_eq!(log(stage), "call 8, call 26");
     });
-}
-
-/// The structure of the last call on another descriptor than the endpoint.
-fn pinned<T: FromBytes>(stage: &Stage) -> T {
-    T::read_from_bytes(&stage.borrow().pinned).unwrap()
 }
 
 #[test]
@@ -389,31 +373,32 @@ fn large_transfers_pin_their_pages() {
         send_space(stage);
         let memory = ordinary(stage, 32 * PAGE);
         let odd = memory.range().part(PAGE + 5, 20 * PAGE).unwrap();
-        answers(stage, &[Ok(77)]);
         vwriteto(EPD, odd, 0x9000, 0).unwrap();
-        assert_eq!(log(stage), format!("{PINNING}, call 19, close 60"));
-        let record: PinRecord = pinned(stage);
-        assert_eq!(record.address.get(), (memory.address() + PAGE) as u64);
-        assert_eq!(record.length.get(), 21 * PAGE as u64);
-        assert_eq!(record.protection.get(), 1, "a source is not written");
-        let record: CachedRecord = last_payload(stage);
-        assert_eq!((record.memory.get(), record.memory_offset.get()), (77, 5));
+        assert_eq!(log(stage), "call 28");
+        let record: OwnTransferRecord = last_payload(stage);
+        let address = (memory.address() + PAGE + 5) as u64;
+        assert_eq!(record.address.get(), address);
         assert_eq!(record.length.get(), 20 * PAGE as u64);
+        assert_eq!(record.remote_offset.get(), 0x9000);
         assert_eq!(record.flags.get(), 4, "complete on return");
-        answers(stage, &[Ok(78)]);
         vreadfrom(EPD, odd, 0x9000, 2).unwrap();
-        assert_eq!(log(stage), format!("{PINNING}, call 18, close 60"));
-        assert_eq!(pinned::<PinRecord>(stage).protection.get(), 2);
-        let record: CachedRecord = last_payload(stage);
+        assert_eq!(log(stage), "call 27");
+        let record: OwnTransferRecord = last_payload(stage);
+        assert_eq!(record.address.get(), address);
         assert_eq!(
             record.flags.get(),
             2,
             "it may go on behind the caller's back"
         );
         // For memory that cannot be pinned another call is made.
-        answers(stage, &[failure(EAGAIN), Ok(0)]);
-        vwriteto(EPD, odd, 0x9000, 0).unwrap();
-        assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
+        for errno in [EAGAIN, EFAULT, ENOMEM] {
+            answers(stage, &[Err(Error::new(errno)), Ok(0)]);
+            vwriteto(EPD, odd, 0x9000, 0).unwrap();
+            assert_eq!(log(stage), "call 28, call 13");
+        }
+        answers(stage, &[failure(ENXIO)]);
+        assert_eq!(vwriteto(EPD, odd, 0x9000, 0), Err(ENXIO));
+        assert_eq!(log(stage), "call 28");
     });
 }
 

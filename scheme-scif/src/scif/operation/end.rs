@@ -103,7 +103,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.requests.resume(request);
                 self.cancel_make(handle, token);
             }
-            Some(PendingOn::WindowPages { token, .. }) => {
+            Some(PendingOn::OwnPages { token, .. }) => {
                 self.requests.resume(request);
                 self.objects.release(&mut self.memory, token);
             }
@@ -176,7 +176,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 ..
             }
             | PendingOn::Transfer { handle: at, .. }
-            | PendingOn::WindowPages { handle: at, .. }
+            | PendingOn::OwnPages { handle: at, .. }
             | PendingOn::Ready { handle: at, .. } => at == id,
             // Tickets end with the endpoint.
             _ => false,

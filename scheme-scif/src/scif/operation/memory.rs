@@ -106,11 +106,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let Some(((handle, request), result)) = self.objects.build(&mut self.memory, token) else {
             return;
         };
-        let is_for_window = matches!(
+        let is_for_call = matches!(
             self.requests.pending(request),
-            Some(PendingOn::WindowPages { .. })
+            Some(PendingOn::OwnPages { .. })
         );
-        if is_for_window && result.is_ok() {
+        if is_for_call && result.is_ok() {
             return self.requests.wake(request);
         }
         if result.is_err()

@@ -81,7 +81,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         if !matches!(
             self.requests.pending(request),
-            Some(PendingOn::Ticket { .. } | PendingOn::WindowPages { .. })
+            Some(PendingOn::Ticket { .. } | PendingOn::OwnPages { .. })
         ) {
             self.handles.endpoint(id)?;
         }
@@ -108,6 +108,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 length,
             } => self.get_pages(id, remote_offset, length, payload),
             Call::RegisterOwn { record } => self.register_own(id, record, process, request),
+            Call::OwnReadFrom { record } => {
+                self.own_transfer(id, Direction::Read, record, process, request)
+            }
+            Call::OwnWriteTo { record } => {
+                self.own_transfer(id, Direction::Write, record, process, request)
+            }
             call => self.plain_call(id, call, request),
         }
     }
@@ -177,6 +183,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             | Call::VirtualWriteTo { .. }
             | Call::GetPages { .. }
             | Call::RegisterOwn { .. }
+            | Call::OwnReadFrom { .. }
+            | Call::OwnWriteTo { .. }
             | Call::GetNodeIds
             | Call::Shutdown
             // Handled before, because they are not only for endpoints.

@@ -1,9 +1,10 @@
-//! Pages of a program's own: they become the object of a memory handle, or a window of an endpoint
-//! in one request.
+//! Pages of a program's own: they become the object of a memory handle, or in one request a window
+//! or the local side of a transfer.
 
-use scif_abi::call::{OwnRecord, PinRecord, RegisterRecord};
+use scif_abi::call::{CachedRecord, OwnRecord, OwnTransferRecord, PinRecord, RegisterRecord};
 use scif_abi::flags::{MapFlags, Protection};
-use syscall::error::{EINVAL, EPERM, Error, Result};
+use scif_core::Direction;
+use syscall::error::{EFAULT, EINVAL, EPERM, Error, Result};
 
 use crate::error::would_block;
 use crate::handle::Kind;
@@ -80,7 +81,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.make(id, Source::Pinned(space, record), request)
     }
 
-    /// `RegisterOwn`: pins pages of `process`, which asks for it, and makes a window of them.
+    /// `RegisterOwn`: makes a window of pages of `process`, which asks for it.
     pub(super) fn register_own(
         &mut self,
         id: HandleId,
@@ -88,41 +89,6 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         process: usize,
         request: R,
     ) -> Result<usize> {
-        match self.requests.pending(request) {
-            None => {
-                let token = self.begin_own(id, &record, process, request)?;
-                let pending = PendingOn::WindowPages { handle: id, token };
-                self.requests.suspend(request, pending);
-                // Few pages may be there at once.
-                self.build(token);
-                match self.requests.take_ended(request) {
-                    Some(ended) => ended,
-                    None => self.window_of_own(id, record, request),
-                }
-            }
-            Some(_) => self.window_of_own(id, record, request),
-        }
-    }
-
-    /// Begins to pin the pages. Reports bad arguments, then an endpoint in the wrong state, then
-    /// everything else.
-    fn begin_own(
-        &mut self,
-        id: HandleId,
-        record: &OwnRecord,
-        process: usize,
-        request: R,
-    ) -> Result<Token> {
-        check_range(record.address.get(), record.length.get())?;
-        check_protection(record.protection.get())?;
-        if record.flags.get() & !MapFlags::FIXED.bits() != 0 || record.offset.get() < 0 {
-            return Err(Error::new(EINVAL));
-        }
-        let endpoint = self.handles.endpoint_id(id)?;
-        if let Some(error) = self.wrong_state(endpoint) {
-            return Err(error);
-        }
-        let space = self.spaces.get(process, record.space.get())?;
         let pin = PinRecord {
             space: record.space,
             address: record.address,
@@ -130,34 +96,111 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             protection: record.protection,
             flags: 0.into(),
         };
-        self.begin_object(id, Source::Pinned(space, pin), request)
+        let check = || {
+            check_range(record.address.get(), record.length.get())?;
+            check_protection(record.protection.get())?;
+            match record.flags.get() & !MapFlags::FIXED.bits() != 0 || record.offset.get() < 0 {
+                true => Err(Error::new(EINVAL)),
+                false => Ok(pin),
+            }
+        };
+        self.with_own_pages(id, check, process, request, |scif, token| {
+            let record = RegisterRecord {
+                memory: token.into(),
+                memory_offset: 0.into(),
+                length: record.length,
+                offset: record.offset,
+                protection: record.protection,
+                flags: record.flags,
+            };
+            scif.register(id, record, request)
+        })
     }
 
-    /// Makes the window once its pages are there.
-    fn window_of_own(&mut self, id: HandleId, record: OwnRecord, request: R) -> Result<usize> {
-        let token = match self.requests.pending(request) {
-            Some(PendingOn::WindowPages { token, .. }) if self.objects.is_complete(token) => token,
-            // The window has its pages and waits for the peer.
-            Some(PendingOn::Ticket { .. }) => {
-                return self.register(id, RegisterRecord::default(), request);
+    /// `OwnReadFrom` and `OwnWriteTo`: a transfer with memory of `process`, which asks for it.
+    pub(super) fn own_transfer(
+        &mut self,
+        id: HandleId,
+        direction: Direction,
+        record: OwnTransferRecord,
+        process: usize,
+        request: R,
+    ) -> Result<usize> {
+        let protection = match direction {
+            Direction::Read => Protection::WRITE,
+            Direction::Write => Protection::READ,
+        };
+        let offset = record.address.get() % PAGE;
+        let check = || {
+            if record.length.get() == 0 {
+                return Err(Error::new(EINVAL));
             }
-            _ => return would_block(),
+            let bytes = record.length.get().checked_add(offset);
+            let bytes = bytes.and_then(|bytes| bytes.checked_next_multiple_of(PAGE));
+            Ok(PinRecord {
+                space: record.space,
+                address: (record.address.get() - offset).into(),
+                length: bytes.ok_or(Error::new(EFAULT))?.into(),
+                protection: protection.bits().into(),
+                flags: 0.into(),
+            })
         };
-        let record = RegisterRecord {
-            memory: token.into(),
-            memory_offset: 0.into(),
-            length: record.length,
-            offset: record.offset,
-            protection: record.protection,
-            flags: record.flags,
-        };
-        self.requests.resume(request);
-        let result = self.register(id, record, request);
-        // The window holds the object from now on, if there is one.
-        self.objects.release(&mut self.memory, token);
-        result
+        self.with_own_pages(id, check, process, request, |scif, token| {
+            let record = CachedRecord {
+                memory: token.into(),
+                memory_offset: offset.into(),
+                length: record.length,
+                remote_offset: record.remote_offset,
+                flags: record.flags,
+                reserved: 0.into(),
+            };
+            scif.cached_rma(id, direction, record, request)
+        })
+    }
+
+    /// Pins the pages that `check` returns, and begins a call of the engine with their token.
+    /// `call` continues the same call afterwards, which does not need the token any more. Reports
+    /// bad arguments, then an endpoint in the wrong state, then everything else.
+    fn with_own_pages(
+        &mut self,
+        id: HandleId,
+        check: impl FnOnce() -> Result<PinRecord>,
+        process: usize,
+        request: R,
+        call: impl FnOnce(&mut Self, Token) -> Result<usize>,
+    ) -> Result<usize> {
+        if self.requests.pending(request).is_none() {
+            let record = check()?;
+            let endpoint = self.handles.endpoint_id(id)?;
+            if let Some(error) = self.wrong_state(endpoint) {
+                return Err(error);
+            }
+            let space = self.spaces.get(process, record.space.get())?;
+            let token = self.begin_object(id, Source::Pinned(space, record), request)?;
+            let pending = PendingOn::OwnPages { handle: id, token };
+            self.requests.suspend(request, pending);
+            // Few pages may be there at once.
+            self.build(token);
+            if let Some(ended) = self.requests.take_ended(request) {
+                return ended;
+            }
+        }
+        match self.requests.pending(request) {
+            Some(PendingOn::OwnPages { token, .. }) if self.objects.is_complete(token) => {
+                self.requests.resume(request);
+                let result = call(self, token);
+                // The engine holds the object from now on, if it has taken the call.
+                self.objects.release(&mut self.memory, token);
+                result
+            }
+            Some(PendingOn::Ticket { .. }) => call(self, NO_TOKEN),
+            _ => would_block(),
+        }
     }
 }
+
+/// The token of no object.
+const NO_TOKEN: Token = 0;
 
 /// # Errors
 /// `EINVAL` unless the range is whole pages, at least one.

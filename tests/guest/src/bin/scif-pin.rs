@@ -108,7 +108,7 @@ fn memory_handle() -> runtime::Result<Fd> {
 
 fn record(address: usize, length: usize, protection: Protection) -> PinRecord {
     PinRecord {
-        space: 0.into(),
+        space: FOREIGN.into(),
         address: (address as u64).into(),
         length: (length as u64).into(),
         protection: protection.bits().into(),
@@ -120,11 +120,6 @@ fn record(address: usize, length: usize, protection: Protection) -> PinRecord {
 const FOREIGN: u64 = 7;
 
 /// Pins pages of the address space that was sent as [`FOREIGN`].
-fn pin_of_foreign(file: &Fd, record: PinRecord) -> runtime::Result<u64> {
-    let space = FOREIGN.into();
-    ask_pin(file, PinRecord { space, ..record })
-}
-
 fn ask_pin(file: &Fd, record: PinRecord) -> runtime::Result<u64> {
     let call = MemoryCall::Pin { record };
     let mut payload = [0; size_of::<PinRecord>()];
@@ -267,10 +262,10 @@ fn bad_ranges() -> Result<(), String> {
     // A descriptor that is no address space, and would block its reader.
     let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(text("pipe"))?;
     let file = memory_handle().map_err(text("open"))?;
-    let foreign = |space: Fd| {
-        pin::send(file.raw(), space, FOREIGN)?;
-        pin_of_foreign(&file, record(address, PAGE, RW))
-    };
+    let unknown = ask_pin(&file, record(address, PAGE, RW));
+    expect("an unknown space", unknown, Err(Error::new(ESRCH)))?;
+    let good = record(address, PAGE, RW);
+    let foreign = |space: Fd| pin::send(file.raw(), space, FOREIGN).and(ask_pin(&file, good));
     let result = foreign(pipe);
     expect("a pipe", result, Err(Error::new(EINVAL)))?;
     // A file of the very daemon that is asked.
@@ -283,16 +278,6 @@ fn bad_ranges() -> Result<(), String> {
     let silent = Fd::new(silent.map_err(text("file"))?);
     let result = foreign(silent);
     expect("a silent scheme", result, Err(Error::new(EINVAL)))?;
-    // By another number the daemon knows no address space.
-    let unknown = PinRecord {
-        space: (FOREIGN + 1).into(),
-        ..record(address, PAGE, RW)
-    };
-    expect(
-        "an unknown space",
-        ask_pin(&file, unknown),
-        Err(Error::new(ESRCH)),
-    )?;
     let good = pin_raw(address, 4 * PAGE, RW);
     expect("a good one", good.map(|_| ()), Ok(()))?;
     let code = pin_raw(program, PAGE, Protection::READ);
