@@ -1,8 +1,8 @@
 //! Address spaces that programs have sent, in which the daemon finds pages to pin.
 //!
 //! A descriptor of an address space keeps the whole space alive. So a space goes as soon as the
-//! handle over which it came is closed, as all handles of a program that ends are, and soon after
-//! its last use.
+//! handle over which it came is closed, as most handles of a program are that ends, and soon after
+//! its last use: another process may have the handle, too, or a mapping of the program keep it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

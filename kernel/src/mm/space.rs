@@ -126,7 +126,8 @@ impl Inner {
             });
             match area.backing {
                 Backing::Scheme(piece) => removed.pieces.push(piece),
-                // The loans may end here, which only queues pieces of other mappings.
+                // The loans may end here, and with them files of other mappings. Both only queue
+                // work for later.
                 Backing::Borrowed {
                     source: Some(source),
                     ..

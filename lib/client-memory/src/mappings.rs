@@ -47,7 +47,7 @@ pub fn own_mappings() -> Result<Vec<Mapping>> {
 }
 
 /// The mappings of an address space, in ascending order. `most` roughly limits their number. The
-/// list begins at the descriptor's position, so pass a fresh one.
+/// list begins at the descriptor's position, which must be its beginning.
 ///
 /// # Errors
 /// `ENOMEM` when there are more than `most`. Those of reading the descriptor.

@@ -16,6 +16,7 @@ use libredox::flag::{MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use syscall::error::{EEXIST, EFAULT, ENOMEM, Error, Result};
 use syscall::flag::MapFlags;
 
+use crate::reachable;
 use crate::rights::Rights;
 use hal::copy::{self, Choices, Side};
 use hal::mem::PAGE;
@@ -345,6 +346,7 @@ impl Drop for Pages {
         // SAFETY: the mapping is this value's own, and nobody borrows from it any more. Unmapping
         // fails only while a request on the memory runs, and such a request borrows it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        reachable::forget(self.start.as_ptr() as usize, self.bytes);
     }
 }
 

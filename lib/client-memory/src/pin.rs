@@ -213,7 +213,9 @@ fn ask(file: usize, call: impl Operation<2, Number = u64>) -> Result<usize> {
 fn prepare(range: Range<'_>, protection: Protection) -> Result<()> {
     range.check_pages()?;
     let (address, bytes) = (range.address(), range.bytes());
-    if reachable::is_there(address, bytes, true) {
+    // Not every unmapping is reported to `reachable`. What it says is enough where the program
+    // itself means to have the memory written; constants must not be stored to.
+    if protection.contains(Protection::WRITE) && reachable::is_there(address, bytes, true) {
         touch_writable(address, address + bytes);
         return Ok(());
     }

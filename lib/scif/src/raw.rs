@@ -68,7 +68,7 @@ fn system(error: syscall::error::Error) -> i32 {
 /// SCIF's number for an error of a system call. When an endpoint is being closed, the daemon ends
 /// the calls that wait on it with `ECANCELED`, because a scheme cannot answer SCIF's number for
 /// it, `EINTR`. Redox's kernel answers `ESRCH` for a daemon that has just died, as long as its
-/// scheme is there.
+/// scheme is there. (The daemon's own `ESRCH` stays within `client_memory::pin`.)
 fn scif_number(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,

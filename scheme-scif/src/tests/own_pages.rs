@@ -164,29 +164,35 @@ fn a_space_is_kept_for_its_number_until_its_handle_goes_or_it_is_idle() {
     };
     assert_eq!(again(&mut fixture, other_number), error(ESRCH));
     assert_eq!(released(&mut fixture), 0);
+    // Another process has a number of its own, though it may be the same.
+    let scif = &mut fixture.nodes[0].scif;
+    let strange = space(&[(0x20_0000, 1)]);
+    assert_eq!(scif.take_space(near, 78, NUMBER, strange.clone()), Ok(0));
+    assert_eq!(Rc::strong_count(&pages), 2);
     // Another space replaces it, over any handle.
     assert_eq!(send(&mut fixture, far, &pages), Ok(0));
     assert_eq!(released(&mut fixture), 1);
     fixture.close(0, near);
-    assert_eq!(released(&mut fixture), 1);
+    assert_eq!(released(&mut fixture), 2);
+    assert_eq!(Rc::strong_count(&strange), 1);
     assert!(fixture.nodes[0].scif.holds_spaces());
     fixture.close(0, far);
-    assert_eq!(released(&mut fixture), 2);
+    assert_eq!(released(&mut fixture), 3);
     assert_eq!(again(&mut fixture, own(1, 1)), error(ESRCH));
     // It stays as long as it is used.
     assert_eq!(send(&mut fixture, memory, &pages), Ok(0));
     fixture.nodes[0].scif.release_idle_spaces();
     assert_eq!(again(&mut fixture, own(1, 1)), Ok(()));
     fixture.nodes[0].scif.release_idle_spaces();
-    assert_eq!(released(&mut fixture), 2);
-    fixture.nodes[0].scif.release_idle_spaces();
     assert_eq!(released(&mut fixture), 3);
+    fixture.nodes[0].scif.release_idle_spaces();
+    assert_eq!(released(&mut fixture), 4);
     assert!(!fixture.nodes[0].scif.holds_spaces());
     // Over a handle of another kind, and over none.
     let limits = fixture.open(0, "limits").unwrap();
     assert_eq!(send(&mut fixture, limits, &pages), error(ENOTTY));
     assert_eq!(send(&mut fixture, 9999, &pages), error(EBADF));
-    assert_eq!(released(&mut fixture), 5);
+    assert_eq!(released(&mut fixture), 6);
     fixture.close(0, memory);
     assert_eq!(Rc::strong_count(&pages), 1);
 }
@@ -321,6 +327,8 @@ fn a_window_of_own_pages_is_refused_as_register_refuses_it() {
     let table = [
         // Bad arguments, then the endpoint's state, then the address.
         (unbound, with(&|record| record.length = 0.into()), EINVAL),
+        (unbound, fixed(1), EINVAL),
+        (unbound, fixed(i64::MAX - 4095), EINVAL),
         (unbound, good, ENOTCONN),
         (unbound, other_space, ENOTCONN),
         (near, other_space, ESRCH),
@@ -430,6 +438,16 @@ fn own_memory_is_copied_from_and_to_by_one_request() {
             assert_eq!(call(fixture, 0, near, read), error(errno), "{record:?}");
             assert_eq!(state(fixture), idle);
         }
+        let unbound = fixture.open(0, "endpoint").unwrap();
+        for (record, errno) in [
+            (own_transfer(0, remote), EINVAL),
+            (own_transfer(usize::MAX, remote), ENOTCONN),
+            (good, ENOTCONN),
+        ] {
+            let write = Call::OwnWriteTo { record };
+            assert_eq!(call(fixture, 0, unbound, write), error(errno));
+        }
+        fixture.close(0, unbound);
         fixture.close(0, near);
         fixture.close(to, far);
         forget(fixture, to, theirs, 3);

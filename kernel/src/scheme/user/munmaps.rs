@@ -52,7 +52,11 @@ impl UserScheme {
 
     /// Records the answer to a request that nobody waits for.
     pub(super) fn unattended_answered(&self) {
-        self.state.lock().munmaps.unanswered -= 1;
+        let mut state = self.state.lock();
+        let munmaps = &mut state.munmaps;
+        // None is left when the scheme was removed meanwhile.
+        munmaps.unanswered = munmaps.unanswered.saturating_sub(1);
+        drop(state);
         self.send_munmaps();
     }
 

@@ -6,7 +6,7 @@ use client_memory::range::Range;
 use client_memory::shared::{self, Provided};
 use scif_abi::call::{CachedRecord, Call};
 use scif_abi::flags::RmaFlags;
-use syscall::error::{EAGAIN, EFAULT, EINVAL, ENOMEM};
+use syscall::error::{EACCES, ECONNRESET, EFAULT, ENODEV, ENOTCONN, ENXIO};
 
 use super::{Result, pieces, system, with_record};
 
@@ -91,9 +91,11 @@ impl<'a> Transfer<'a> {
         let into_range = matches!(direction, Rma::Read);
         let result = pin::transfer(self.epd, range, self.remote, flags, into_range);
         match result.map_err(system) {
-            // Its pages cannot be pinned.
-            Err(EFAULT | EAGAIN | ENOMEM | EINVAL) => None,
-            result => Some(result),
+            Ok(()) => Some(Ok(())),
+            // Of the connection, and of the windows.
+            Err(error @ (ECONNRESET | ENODEV | ENOTCONN | EACCES | ENXIO)) => Some(Err(error)),
+            // The pages cannot be pinned, or the other call says why not.
+            Err(_) => None,
         }
     }
 }

@@ -259,7 +259,7 @@ fn the_address_space_is_sent_when_the_daemon_does_not_have_it() {
 }
 
 #[test]
-fn what_cannot_be_pinned_leaves_no_handle() {
+fn what_cannot_be_pinned_is_refused() {
     play(|stage| {
         send_space(stage);
         let memory = ordinary(stage, 20 * PAGE);
@@ -391,7 +391,7 @@ fn large_transfers_pin_their_pages() {
             "it may go on behind the caller's back"
         );
         // For memory that cannot be pinned another call is made.
-        for errno in [EAGAIN, EFAULT, ENOMEM] {
+        for errno in [EAGAIN, EFAULT, EMFILE, ENOMEM] {
             answers(stage, &[Err(Error::new(errno)), Ok(0)]);
             vwriteto(EPD, odd, 0x9000, 0).unwrap();
             assert_eq!(log(stage), "call 28, call 13");

@@ -44,7 +44,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         match call {
             MemoryCall::Provide { pages } => {
                 self.expect_no_object(id)?;
-                self.make(id, Source::Provided(pages), request)
+                self.make(id, Source::Provided(pages), process, request)
             }
             MemoryCall::Pin { record } => self.pin(id, record, process, request),
         }
@@ -64,9 +64,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         &mut self,
         id: HandleId,
         source: Source<M::Space>,
+        process: usize,
         request: R,
     ) -> Result<usize> {
-        let token = self.begin_object(id, source, request)?;
+        let token = self.begin_object(id, source, process, request)?;
         *self.handles.object(id)? = Some(token);
         let pending = PendingOn::Memory { handle: id, token };
         self.requests.suspend(request, pending);
@@ -78,7 +79,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Begins an object for a request on a handle, on account of the handle's opener.
+    /// Begins an object for a request on a handle, on account of the handle's opener. `process`
+    /// makes the request.
     ///
     /// # Errors
     /// `EINVAL` for no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
@@ -86,9 +88,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         &mut self,
         id: HandleId,
         source: Source<M::Space>,
+        process: usize,
         request: R,
     ) -> Result<Token> {
-        let caller = self.handles.caller(id)?;
+        let caller = Caller {
+            pid: process,
+            ..self.handles.caller(id)?
+        };
         let limit = self.engine.limit(Resource::Pages, Scope::User);
         let maker = (id, request);
         self.objects

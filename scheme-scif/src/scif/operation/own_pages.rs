@@ -78,7 +78,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Err(Error::new(EPERM));
         }
         let space = self.spaces.get(process, record.space.get())?;
-        self.make(id, Source::Pinned(space, record), request)
+        self.make(id, Source::Pinned(space, record), process, request)
     }
 
     /// `RegisterOwn`: makes a window of pages of `process`, which asks for it.
@@ -99,10 +99,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let check = || {
             check_range(record.address.get(), record.length.get())?;
             check_protection(record.protection.get())?;
-            match record.flags.get() & !MapFlags::FIXED.bits() != 0 || record.offset.get() < 0 {
-                true => Err(Error::new(EINVAL)),
-                false => Ok(pin),
-            }
+            check_place(&record)?;
+            Ok(pin)
         };
         self.with_own_pages(id, check, process, request, |scif, token| {
             let record = RegisterRecord {
@@ -170,13 +168,18 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         call: impl FnOnce(&mut Self, Token) -> Result<usize>,
     ) -> Result<usize> {
         if self.requests.pending(request).is_none() {
-            let record = check()?;
+            let record = check();
+            if record.is_err_and(|error| error.errno == EINVAL) {
+                return Err(Error::new(EINVAL));
+            }
             let endpoint = self.handles.endpoint_id(id)?;
             if let Some(error) = self.wrong_state(endpoint) {
                 return Err(error);
             }
+            let record = record?;
             let space = self.spaces.get(process, record.space.get())?;
-            let token = self.begin_object(id, Source::Pinned(space, record), request)?;
+            let source = Source::Pinned(space, record);
+            let token = self.begin_object(id, source, process, request)?;
             let pending = PendingOn::OwnPages { handle: id, token };
             self.requests.suspend(request, pending);
             // Few pages may be there at once.
@@ -207,6 +210,19 @@ const NO_TOKEN: Token = 0;
 fn check_range(address: u64, length: u64) -> Result<()> {
     let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
     match whole(address) && whole(length) && length > 0 {
+        true => Ok(()),
+        false => Err(Error::new(EINVAL)),
+    }
+}
+
+/// # Errors
+/// `EINVAL` for unknown flags, a negative offset, and a fixed one that is not aligned or too high.
+fn check_place(record: &OwnRecord) -> Result<()> {
+    let flags = MapFlags::from_bits(record.flags.get()).ok_or(Error::new(EINVAL))?;
+    let offset = u64::try_from(record.offset.get()).map_err(|_| Error::new(EINVAL))?;
+    let end = offset.checked_add(record.length.get());
+    let fits = offset.is_multiple_of(PAGE) && end.is_some_and(|end| end <= i64::MAX as u64 + 1);
+    match MapFlags::FIXED.contains(flags) && (fits || flags.is_empty()) {
         true => Ok(()),
         false => Err(Error::new(EINVAL)),
     }
