@@ -117,9 +117,14 @@ done
 eight_cats() { [ "$(cats)" -eq 8 ]; }
 until_true eight_cats
 step "background programs go on" $? "$(scifrun -n 1 ps)"
-scifrun -n 1 sh -c 'kill $(ps | grep " cat$" | while read pid rest; do echo $pid; done)'
-until_true no_cats
+four_cats() { [ "$(cats)" -eq 4 ]; }
+scifrun -n 1 sh -c 'kill $(ps | grep " cat$" | head -n 4 | while read pid rest; do echo $pid; done)'
+until_true four_cats
 step "and can be ended" $? "$(scifrun -n 1 ps)"
+# All processes of users are those of other nodes, too, and the services stay.
+scifrun -n 1 sh -c 'kill -TERM -1'
+until_true no_cats
+step "and by a signal to all processes" $? "$(scifrun -n 1 ps)"
 
 # Twenty at once.
 all=""

@@ -53,7 +53,7 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     ("help", "", "print this list"),
     ("history", "[count]", "print the lines that were typed"),
     ("jobs", "", "list background commands"),
-    ("kill", "[-signal] pid|%job…", "send a signal"),
+    ("kill", "[-signal] pid|-group|%job…", "send a signal"),
     (
         "local",
         "name[=value]…",

@@ -145,9 +145,9 @@ impl System for Host {
         ))
     }
 
-    fn kill(&mut self, pid: Pid, signal: u32) -> Result<()> {
+    fn kill(&mut self, target: i64, signal: u32) -> Result<()> {
         // The system shell's own `kill`: a bare machine has no program of that name.
-        let command = format!("kill -{signal} {pid}");
+        let command = format!("kill -s {signal} -- {target}");
         match Command::new("/bin/sh")
             .args(["-c", &command])
             .stderr(Stdio::null())

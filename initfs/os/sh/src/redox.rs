@@ -166,8 +166,8 @@ impl System for Redox {
         Ok(ended.map(|(_, status)| status.shell_code()))
     }
 
-    fn kill(&mut self, pid: Pid, signal: u32) -> Result<()> {
-        process::kill(pid, signal).map_err(errno)
+    fn kill(&mut self, target: i64, signal: u32) -> Result<()> {
+        tools::signal::send(target, signal).map_err(errno)
     }
 
     fn foreground(&mut self, pids: &[Pid]) {

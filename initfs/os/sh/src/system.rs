@@ -67,8 +67,9 @@ pub trait System {
     /// Returns the status of a child that ended (0 to 255; 128 + signal if it was killed). With
     /// `block` it waits for the end; without, it returns `None` while the child runs.
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>>;
-    /// Sends a signal.
-    fn kill(&mut self, pid: Pid, signal: u32) -> Result<()>;
+    /// Sends a signal: to a process, to the group whose number is negated, to the own group (0), or
+    /// to all processes (-1).
+    fn kill(&mut self, target: i64, signal: u32) -> Result<()>;
     /// From now on an interrupt from the keyboard ends these processes; with none, it ends no
     /// process.
     fn foreground(&mut self, pids: &[Pid]);

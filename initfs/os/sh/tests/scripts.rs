@@ -195,6 +195,11 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
+        "sleep 30 & kill -s TERM -- $!; wait $!; echo $?",
+        "143\n",
+        0,
+    ),
+    (
         "echo 'a b  c' | { read x y; echo \"$x|$y\"; }",
         "a|b  c\n",
         0,

@@ -171,7 +171,7 @@ pub const PAGES: &[Page] = &[
         "kill",
         "[-signal] pid…",
         "send a signal (TERM if none is named)",
-        "",
+        "-pid  to the group of this number, -1 to all processes of users\n",
     ),
     page_of(
         "less",

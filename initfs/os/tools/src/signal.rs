@@ -1,4 +1,4 @@
-//! Names of signals.
+//! Names of signals, and sending them.
 
 /// The signals that have a name here, with their numbers.
 pub const SIGNALS: &[(&str, u32)] = &[
@@ -27,6 +27,16 @@ pub fn number(text: &str) -> Option<u32> {
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, number)| *number)
+}
+
+/// Sends a signal: to a process, to the group whose number is negated, to the own group (0), or to
+/// all processes of users but this one (-1).
+///
+/// # Errors
+/// `EINVAL` for an unknown signal; `EPERM`; `ESRCH` when there is no such process.
+#[cfg(target_os = "redox")]
+pub fn send(target: i64, signal: u32) -> runtime::Result<()> {
+    Ok(libredox::call::kill(target as usize, signal)?)
 }
 
 #[cfg(test)]

@@ -132,24 +132,30 @@ impl<S: System> Shell<S> {
             };
             number = tools::signal::number(text).ok_or(format!("unknown signal `{text}`"))?;
         }
+        if words.first().is_some_and(|word| word == "--") {
+            words = &words[1..];
+        }
         if words.is_empty() {
             return Err("a process id or %job is missing".into());
         }
         for word in words {
-            let pids: Vec<Pid> = match self.find_job(word)? {
-                Some(index) if word.starts_with('%') => {
-                    let running = self.jobs[index].processes.iter();
-                    running
-                        .filter(|(_, status)| status.is_none())
-                        .map(|(pid, _)| *pid)
-                        .collect()
-                }
-                _ => word.parse().into_iter().collect(),
+            let targets: Vec<i64> = match word.parse() {
+                Ok(target) => Vec::from([target]),
+                Err(_) => match self.find_job(word)? {
+                    Some(index) => {
+                        let running = self.jobs[index].processes.iter();
+                        running
+                            .filter(|(_, status)| status.is_none())
+                            .map(|(pid, _)| i64::from(*pid))
+                            .collect()
+                    }
+                    None => Vec::new(),
+                },
             };
-            for pid in pids {
+            for target in targets {
                 self.system
-                    .kill(pid, number)
-                    .map_err(|error| format!("{pid}: {}", self.system.describe(error)))?;
+                    .kill(target, number)
+                    .map_err(|error| format!("{target}: {}", self.system.describe(error)))?;
             }
         }
         Ok(0)

@@ -1,4 +1,5 @@
-//! `kill [-signal] pid…`: sends a signal (TERM unless given by name or number).
+//! `kill [-signal] pid…`: sends a signal (TERM unless given by name or number). A negative number
+//! is a group; -1 is all processes of users.
 #![no_std]
 #![no_main]
 
@@ -18,14 +19,18 @@ fn main() -> i32 {
         },
         _ => (15, arguments.as_slice()),
     };
+    let pids = match pids.split_first() {
+        Some((dashes, rest)) if dashes == "--" => rest,
+        _ => pids,
+    };
     if pids.is_empty() {
         return io::usage(None);
     }
     let mut status = 0;
     for word in pids {
         match word.parse() {
-            Ok(pid) => {
-                if let Err(error) = runtime::process::kill(pid, number) {
+            Ok(target) => {
+                if let Err(error) = signal::send(target, number) {
                     status = io::report("kill", word, error);
                 }
             }

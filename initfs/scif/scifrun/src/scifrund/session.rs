@@ -226,19 +226,18 @@ fn start(
         pipes().map_err(|error| refusal("pipes", error))?;
     enter(request, directory)?;
     let name = &request.arguments[0];
-    let mut command = Command::new(name);
-    command.args(&request.arguments[1..]);
-    set_variables(&mut command, request);
-    command.stdin(&stdin.0).stdout(&stdout.1).stderr(&stderr.1);
-    let spawned = match command.spawn() {
+    // A session of its own, apart from the system's: a program that signals all processes means
+    // those of users.
+    let run = |name: &str, arguments: &[String]| {
+        let mut command = Command::new(name);
+        command.args(arguments).own_session();
+        set_variables(&mut command, request);
+        command.stdin(&stdin.0).stdout(&stdout.1).stderr(&stderr.1);
+        command.spawn()
+    };
+    let spawned = match run(name, &request.arguments[1..]) {
         // The file is a script, so a shell runs it.
-        Err(error) if error.errno == ENOEXEC => {
-            let mut shell = Command::new("sh");
-            shell.args(&request.arguments);
-            set_variables(&mut shell, request);
-            shell.stdin(&stdin.0).stdout(&stdout.1).stderr(&stderr.1);
-            shell.spawn()
-        }
+        Err(error) if error.errno == ENOEXEC => run("sh", &request.arguments),
         other => other,
     };
     let child = spawned.map_err(|error| refusal(name, error))?;
