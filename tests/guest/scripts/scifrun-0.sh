@@ -117,14 +117,17 @@ done
 eight_cats() { [ "$(cats)" -eq 8 ]; }
 until_true eight_cats
 step "background programs go on" $? "$(scifrun -n 1 ps)"
-four_cats() { [ "$(cats)" -eq 4 ]; }
-scifrun -n 1 sh -c 'kill $(ps | grep " cat$" | head -n 4 | while read pid rest; do echo $pid; done)'
-until_true four_cats
-step "and can be ended" $? "$(scifrun -n 1 ps)"
-# All processes of users are those of other nodes, too, and the services stay.
-scifrun -n 1 sh -c 'kill -TERM -1'
+# All processes of a user are those that came from other nodes, too.
+nine_cats() { [ "$(cats)" -eq 9 ]; }
+scifrun -n -u 5 1 sh -c "cat /scheme/scif/accept/4019 > /dev/null 2>&1 < /dev/null &"
+until_true nine_cats
+step "a user's goes on, too" $? "$(scifrun -n 1 ps)"
+scifrun -n -u 5 1 sh -c 'kill -TERM -1'
+until_true eight_cats
+step "and ends by a signal to all of the user's" $? "$(scifrun -n 1 ps)"
+scifrun -n 1 sh -c 'kill $(ps | grep " cat$" | while read pid rest; do echo $pid; done)'
 until_true no_cats
-step "and by a signal to all processes" $? "$(scifrun -n 1 ps)"
+step "and can be ended" $? "$(scifrun -n 1 ps)"
 
 # Twenty at once.
 all=""

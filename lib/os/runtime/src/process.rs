@@ -438,16 +438,11 @@ pub fn set_own_ids(uid: u32, gid: u32) -> Result<()> {
     set_ids(fd::check(state::proc_fd())?, Some(uid), Some(gid))
 }
 
-/// Makes this process the leader of a new process group, to which the processes it starts belong,
-/// too.
-pub fn lead_group() -> Result<()> {
-    let process = fd::check(state::proc_fd())?;
-    fd::call(process, &[ProcCall::Setpgid as u64, 0, 0]).map(|_| ())
-}
-
-/// Sends a signal to all processes in this process's group, itself included.
-pub fn kill_group(signal: u32) -> Result<()> {
-    kill(0, signal)
+/// Sends a signal to all processes of a group.
+pub fn kill_group(group: u32, signal: u32) -> Result<()> {
+    let target = -i64::from(group);
+    let words = [ProcCall::Kill as u64, target as u64, u64::from(signal)];
+    fd::call(state::proc_fd(), &words).map(|_| ())
 }
 
 /// A started process. Dropping it neither kills it nor reaps it.

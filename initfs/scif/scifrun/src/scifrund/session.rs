@@ -40,10 +40,7 @@ type Outcome<T> = core::result::Result<T, Failure>;
 /// Serves the connection behind the descriptor `fd`.
 pub fn main(fd: usize) -> i32 {
     let connection = Arc::new(Connection::new(Endpoint::from_file(Fd::new(fd))));
-    // All processes of the run are in one group, and end with the run.
-    let led = process::lead_group();
-    let begun = led.map_err(Failure).and_then(|()| begin(&connection));
-    let session = match begun {
+    let session = match begin(&connection) {
         Ok(Ok(session)) => session,
         Ok(Err(refusal)) => {
             // The result does not matter: a peer that has gone needs no answer.
@@ -58,17 +55,17 @@ pub fn main(fd: usize) -> i32 {
     session.serve(&connection)
 }
 
-/// Ends the run after the client has gone: the program, the processes it has started, and this
-/// process. A program that catches SIGHUP has [`CLEAN_UP_LIMIT`] for its own end. Returns the exit
-/// status.
+/// Ends the run after the client has gone: the program, and the processes it has started, which
+/// are in its group. A program that catches SIGHUP has [`CLEAN_UP_LIMIT`] for its own end. Returns
+/// the exit status.
 fn abandon(pid: u32, directory: &Directory) -> i32 {
     // The program ends first, because its directory must not change while it is removed.
     if !ends_by(pid, SIGHUP, CLEAN_UP_LIMIT) && !ends_by(pid, SIGKILL, END_LIMIT) {
         runtime::eprintln!("WARN scifrund: process {pid} was killed and did not end");
     }
     directory.remove();
-    // It fails only if there is no such group; this process is in it.
-    let _ = process::kill_group(SIGKILL);
+    // It fails if none of them is left.
+    let _ = process::kill_group(pid, SIGKILL);
     1
 }
 
@@ -227,7 +224,7 @@ fn start(
     enter(request, directory)?;
     let name = &request.arguments[0];
     // A session of its own, apart from the system's: a program that signals all processes means
-    // those of users.
+    // those of users. What the program starts is in its group.
     let run = |name: &str, arguments: &[String]| {
         let mut command = Command::new(name);
         command.args(arguments).own_session();
