@@ -258,6 +258,30 @@ fn the_address_space_is_sent_when_the_daemon_does_not_have_it() {
     });
 }
 
+/// Not every unmapping is reported, so memory that was writable once may be a constant by now: a
+/// store to it, as before pinning, would end the program.
+#[test]
+fn what_is_only_read_is_looked_up_each_time() {
+    play(|stage| {
+        send_space(stage);
+        let memory = ordinary(stage, 20 * PAGE);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0));
+        let is_listed = |call: &dyn Fn()| {
+            stage.borrow_mut().listed = false;
+            call();
+            stage.borrow().listed
+        };
+        assert!(is_listed(&|| {
+            register(EPD, memory.range(), 0, 1, 0).unwrap();
+        }));
+        assert!(is_listed(&|| vwriteto(EPD, memory.range(), 0, 0).unwrap()));
+        let again = is_listed(&|| {
+            register(EPD, memory.range(), 0, 3, 0).unwrap();
+        });
+        assert!(!again, "what is to be written is known from before");
+    });
+}
+
 #[test]
 fn what_cannot_be_pinned_is_refused() {
     play(|stage| {
