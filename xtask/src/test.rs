@@ -252,6 +252,7 @@ struct Told {
     /// The names of all stages.
     names: Vec<String>,
     passed: usize,
+    /// Name and reason of each stage that failed.
     failed: Vec<String>,
 }
 
@@ -294,7 +295,8 @@ impl Score {
             }
             Err(failure) => {
                 println!("FAIL {name} ({seconds:.1} s) {}", failure.message);
-                self.told().failed.push(name.to_string());
+                let failed = format!("{name} {}", failure.message);
+                self.told().failed.push(failed.trim_end().to_string());
             }
         }
     }

@@ -21,6 +21,7 @@ pub mod range;
 mod reachable;
 pub mod retire;
 pub mod rights;
+pub mod ring;
 pub mod shared;
 mod table;
 pub mod window;

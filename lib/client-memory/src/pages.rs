@@ -103,6 +103,12 @@ impl Pages {
         self.start.as_ptr() as usize
     }
 
+    /// The first byte.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Length in bytes, whole pages.
     #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
     #[inline]
@@ -400,6 +406,12 @@ impl<'a> Readable<'a> {
         }
     }
 
+    /// The first byte.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// The address of the first byte.
     #[inline]
     pub fn address(&self) -> usize {
@@ -484,6 +496,12 @@ impl Writable<'_> {
         let is_whole = word.is_aligned() && self.bytes >= size_of::<u64>();
         // SAFETY: the bytes are there, aligned, and others change them by atomic stores or copies.
         is_whole.then(|| unsafe { AtomicU64::from_ptr(word.as_ptr()) })
+    }
+
+    /// The first byte.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// The address of the first byte.

@@ -187,6 +187,26 @@ impl<'a> Range<'a> {
         is_there.then(|| unsafe { Readable::new(start, self.bytes) })
     }
 
+    /// As [`readable`](Self::readable), by a look at the memory that was found last. `None` says
+    /// nothing.
+    #[inline(always)]
+    pub fn readable_if_known(self) -> Option<Readable<'a>> {
+        let start = NonNull::new(self.address as *mut u8)?;
+        let is_known = reachable::is_known(self.address, self.bytes, false);
+        // SAFETY: as above.
+        is_known.then(|| unsafe { Readable::new(start, self.bytes) })
+    }
+
+    /// As [`writable`](Self::writable), by a look at the memory that was found last. `None` says
+    /// nothing.
+    #[inline(always)]
+    pub fn writable_if_known(self) -> Option<Writable<'a>> {
+        let start = NonNull::new(self.address as *mut u8)?;
+        let is_known = reachable::is_known(self.address, self.bytes, true);
+        // SAFETY: as above.
+        is_known.then(|| unsafe { Writable::new(start, self.bytes) })
+    }
+
     /// [`readable`](Self::readable) for memory that can be read and written.
     #[inline(always)]
     pub fn writable(self) -> Option<Writable<'a>> {

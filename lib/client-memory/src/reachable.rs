@@ -17,19 +17,19 @@ use crate::mappings::{Mapping, own_mappings};
 const SLOTS: usize = 8;
 
 /// Consecutive pages in one word, so that a reader needs no lock: the number of the first page,
-/// and in the low bits the number of pages. 0 is no pages.
+/// and in the low bits the number of pages behind it. 0 is no pages; page 0 is never mapped.
 #[derive(Clone, Copy)]
 struct Run(u64);
 
 impl Run {
-    /// Bits of the count. The page numbers of a program have 35 bits.
+    /// Bits of the number of pages. The page numbers of a program have 35 bits.
     const COUNT_BITS: u32 = 29;
     const MOST: u64 = (1 << Self::COUNT_BITS) - 1;
 
-    /// The pages of `start .. end`, or as many of them as the count can express.
+    /// The pages of `start .. end`, at least one, or as many of them as the word can express.
     fn new(start: usize, end: usize) -> Self {
-        let (first, behind) = ((start / PAGE) as u64, (end / PAGE) as u64);
-        Self(first << Self::COUNT_BITS | (behind - first).min(Self::MOST))
+        let (first, last) = ((start / PAGE) as u64, (end / PAGE - 1) as u64);
+        Self(first << Self::COUNT_BITS | (last - first).min(Self::MOST))
     }
 
     #[inline]
@@ -37,9 +37,18 @@ impl Run {
         self.0 >> Self::COUNT_BITS
     }
 
+    /// How many pages are behind the first one.
+    #[inline]
+    fn further(self) -> u64 {
+        self.0 & Self::MOST
+    }
+
     #[inline]
     fn count(self) -> u64 {
-        self.0 & Self::MOST
+        match self.0 {
+            0 => 0,
+            _ => self.further() + 1,
+        }
     }
 
     /// Whether the run holds all addresses from `start` to `last`, which is not less.
@@ -54,8 +63,11 @@ impl Run {
     fn holds_short(self, start: usize, bytes: usize) -> bool {
         debug_assert!((1..=PAGE).contains(&bytes));
         let place = |address: usize| ((address / PAGE) as u64).wrapping_sub(self.first());
-        // The first of the two keeps the second address from wrapping around.
-        place(start) < self.count() && place(start.wrapping_add(bytes - 1)) < self.count()
+        let first = place(start);
+        // Bytes that begin in front of the run's last page end in it at the latest. In the last
+        // page the first comparison keeps the address of the last byte from wrapping around.
+        first < self.further()
+            || first < self.count() && place(start.wrapping_add(bytes - 1)) < self.count()
     }
 
     /// Whether a byte of `start .. end` is in the run.
@@ -151,14 +163,22 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     }
 }
 
+/// Whether [`is_there`] is true by a look at the range that was found last: only for one byte to a
+/// page of them.
+#[inline(always)]
+pub fn is_known(start: usize, bytes: usize, write: bool) -> bool {
+    let known = if write { &WRITABLE } else { &READABLE };
+    (1..=PAGE).contains(&bytes) && known.newest().holds_short(start, bytes)
+}
+
 /// Whether all of `bytes` bytes at `start` (one byte if `bytes` is 0) are memory that can be read,
 /// and with `write` also written. Device memory does not count.
 #[inline(always)]
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
-    let known = if write { &WRITABLE } else { &READABLE };
-    if (1..=PAGE).contains(&bytes) && known.newest().holds_short(start, bytes) {
+    if is_known(start, bytes, write) {
         return true;
     }
+    let known = if write { &WRITABLE } else { &READABLE };
     let last = start.checked_add(bytes.saturating_sub(1));
     last.is_some_and(|last| find(known, start, last, write))
 }
@@ -244,8 +264,9 @@ mod tests {
         assert!(run.holds_short(0x4fff, 1) && !run.holds_short(0x4fff, 2));
         assert!(!run.holds_short(0x2fff, 1) && !run.holds_short(0x2fff, 2));
         assert!(!run.holds_short(usize::MAX, 1) && !run.holds_short(usize::MAX - 1, PAGE));
-        let first = Run::new(0, 0x1000);
-        assert!(first.holds_short(0, PAGE) && !first.holds_short(usize::MAX, 2));
+        let first = Run::new(0, 0x2000);
+        assert!(first.holds_short(0, PAGE) && first.holds_short(0x1000, PAGE));
+        assert!(!first.holds_short(usize::MAX, 2) && !first.holds_short(0x1001, PAGE));
         let none = Run(0);
         assert!(!none.holds_short(0, 1) && !none.holds_short(usize::MAX, PAGE));
         assert!(!none.holds(0, 0) && !none.holds(0, usize::MAX) && !none.meets(0, 1));
@@ -264,6 +285,9 @@ mod tests {
         let (start, last) = (0x7000_0000_0000, 0x7000_0000_ffff);
         let end = last + 1;
         READABLE.add(Run::new(start, end));
+        assert!(is_known(start, PAGE, false) && is_known(last, 1, false));
+        assert!(!is_known(start, 0, false) && !is_known(start, PAGE + 1, false));
+        assert!(!is_known(last, 2, false) && !is_known(start, 1, true));
         assert!(is_there(start, end - start, false));
         assert!(!WRITABLE.holds(start, last));
         assert!(!READABLE.holds(start, end));
@@ -277,6 +301,7 @@ mod tests {
             READABLE.add(Run::new(other, other + PAGE));
             assert!(is_there(start, end - start, false));
             assert!(is_there(other, PAGE, false));
+            assert!(is_known(other, PAGE, false) && !is_known(start, PAGE, false));
         }
         READABLE.add(Run::new(end + PAGE, end + 2 * PAGE));
         assert!(!READABLE.holds(start, start));

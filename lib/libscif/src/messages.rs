@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use scif::bypass::Bypass;
+use scif::raw::Known;
 use syscall::error::EINVAL;
 
 use crate::system::{endpoint, fail, interruptible};
@@ -32,12 +33,35 @@ unsafe extern "C" fn scif_send(
     length: c_int,
     flags: c_int,
 ) -> c_int {
+    // A negative length becomes one that no call takes at once.
+    // SAFETY: the caller's memory, which is only read.
+    let known = Known(unsafe { range(message, length as u32 as usize) });
+    let send = |bypass: &Bypass| bypass.send_at_once(known, flags as u32);
+    if let Some(Some(sent)) = table::at_once_alone(epd, send) {
+        return sent as c_int;
+    }
+    // SAFETY: as above.
+    unsafe { send_beside_threads(epd, message, length, flags) }
+}
+
+/// `scif_send` of a program with several threads, or of memory that was not found last. A function
+/// of its own, because it needs more registers.
+///
+/// # Safety
+/// That of [`range`].
+#[inline(never)]
+unsafe fn send_beside_threads(
+    epd: c_int,
+    message: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
     if let Ok(count @ 1..) = usize::try_from(length) {
-        // SAFETY: the caller's memory, which is only read.
+        // SAFETY: the caller's promise.
         let message = unsafe { range(message, count) };
         let send = |bypass: &Bypass| bypass.send_at_once(message, flags as u32);
-        if table::at_once(epd, send) == Some(true) {
-            return length;
+        if let Some(Some(sent)) = table::at_once(epd, send) {
+            return sent as c_int;
         }
     }
     // SAFETY: as above.
@@ -74,9 +98,31 @@ unsafe extern "C" fn scif_recv(
     length: c_int,
     flags: c_int,
 ) -> c_int {
-    if let Ok(length @ 1..) = usize::try_from(length) {
-        // SAFETY: the caller's memory, which it lets be written.
-        let buffer = unsafe { range(buffer, length) };
+    // As above.
+    // SAFETY: the caller's memory, which it lets be written.
+    let known = Known(unsafe { range(buffer, length as u32 as usize) });
+    let receive = |bypass: &Bypass| bypass.recv_at_once(known, flags as u32);
+    if let Some(Some(received)) = table::at_once_alone(epd, receive) {
+        return received as c_int;
+    }
+    // SAFETY: as above.
+    unsafe { receive_beside_threads(epd, buffer, length, flags) }
+}
+
+/// As [`send_beside_threads`], for `scif_recv`.
+///
+/// # Safety
+/// That of [`range`].
+#[inline(never)]
+unsafe fn receive_beside_threads(
+    epd: c_int,
+    buffer: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
+    if let Ok(count @ 1..) = usize::try_from(length) {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { range(buffer, count) };
         let receive = |bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
         if let Some(Some(received)) = table::at_once(epd, receive) {
             return received as c_int;

@@ -230,6 +230,18 @@ pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T>
     result
 }
 
+/// As [`at_once`], if the calling thread is the only one of the process.
+#[inline(always)]
+pub fn at_once_alone<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T> {
+    if !is_alone() {
+        return None;
+    }
+    let slot = known_slot(&TABLE, number as u32 as usize)?;
+    let bypass = slot.bypass.load(Ordering::SeqCst);
+    // SAFETY: there is no other thread to drop it.
+    unsafe { bypass.as_ref() }.map(action)
+}
+
 /// Unmaps the memory that an endpoint's data path, if there is one, has mapped of ended windows.
 #[cfg(target_os = "redox")]
 pub fn release_stale(number: usize) {

@@ -31,8 +31,8 @@ pub struct Moved {
 /// A place in the ring for bytes that the caller will copy there.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The offset of the first byte in the ring.
-    pub offset: usize,
+    /// The count of all bytes put before these.
+    pub position: u64,
     /// The count of all bytes ever put, these included.
     pub(crate) behind: u64,
 }
@@ -40,11 +40,10 @@ pub struct Place {
 /// Bytes that [`Consumer::find_short`](crate::Consumer::find_short) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Their offset in the ring.
-    pub offset: usize,
+    /// The count of all bytes taken before these.
+    pub position: u64,
     /// How many bytes: at least one, unless `wanted` returned 0.
     pub bytes: usize,
-    /// The position in front of these bytes, and the one behind all bytes that have arrived.
-    pub(crate) received: u64,
+    /// The count of all bytes that have arrived.
     pub(crate) put: u64,
 }

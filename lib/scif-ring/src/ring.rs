@@ -117,21 +117,23 @@ impl Producer {
     }
 
     /// The first half of `put_with` in the usual case, in few instructions: finds the place of
-    /// `bytes` bytes, if room for them is known without loading the index, and if the ring does
-    /// not end among them.
+    /// `bytes` bytes, if room for them is known without loading the index. The ring may end among
+    /// them; the copy finds out, by [`offset`](Producer::offset) or by itself.
     ///
     /// In two halves, because the copy between them would be a call if it were an argument.
     #[inline(always)]
     pub fn place_short<M: RingMemory>(&self, mem: &M, bytes: usize) -> Option<Place> {
-        let mask = self.mask;
-        let most = mask.checked_sub(bytes as u64)?;
-        let sent = mem.position(Side::Send);
-        let unread = sent.wrapping_sub(self.seen.load(Ordering::Relaxed));
-        let offset = sent & mask;
-        (unread <= most && offset <= most).then_some(Place {
-            offset: offset as usize,
-            behind: sent.wrapping_add(bytes as u64),
-        })
+        let position = mem.position(Side::Send);
+        let behind = position.wrapping_add(bytes as u64);
+        let unread = behind.wrapping_sub(self.seen.load(Ordering::Relaxed));
+        (unread <= self.mask).then_some(Place { position, behind })
+    }
+
+    /// The offset in the ring of a place that [`place_short`](Producer::place_short) found. `None`:
+    /// the ring ends among its bytes.
+    pub fn offset(&self, place: Place) -> Option<usize> {
+        let bytes = place.behind.wrapping_sub(place.position);
+        offset_in_one_piece(self.mask, place.position, bytes)
     }
 
     /// The second half, after the bytes were copied: makes them visible.
@@ -389,7 +391,8 @@ impl Consumer {
 
     /// The first half of `take_with` in the usual case, in few instructions: finds bytes that have
     /// arrived. `wanted` gets the number of these bytes and returns how many to take. `None`: it
-    /// wants none or more than have arrived, or the ring ends among them.
+    /// wants none or more than have arrived. The ring may end among them; the copy finds out, by
+    /// [`offset`](Consumer::offset) or by itself.
     ///
     /// In two halves, because the copy between them would be a call if it were an argument.
     ///
@@ -415,34 +418,37 @@ impl Consumer {
         let Some(bytes) = wanted(unread as usize) else {
             return Ok(None);
         };
-        let offset = received & mask;
-        if bytes as u64 > unread.min(mask.wrapping_sub(offset)) {
-            return Ok(None);
-        }
-        Ok(Some(Found {
-            offset: offset as usize,
+        Ok((bytes as u64 <= unread).then_some(Found {
+            position: received,
             bytes,
-            received,
             put,
         }))
+    }
+
+    /// The offset in the ring of bytes that [`find_short`](Consumer::find_short) found. `None`:
+    /// the ring ends among them.
+    pub fn offset(&self, found: Found) -> Option<usize> {
+        offset_in_one_piece(self.mask, found.position, found.bytes as u64)
     }
 
     /// How many bytes, from the first one that was found on, have arrived before the end of the
     /// ring.
     #[inline(always)]
     pub fn in_one_piece(&self, found: Found) -> usize {
-        let there = found.put.wrapping_sub(found.received) as usize;
-        there.min((self.mask as usize + 1).saturating_sub(found.offset))
+        let there = found.put.wrapping_sub(found.position);
+        let until_end = self.mask + 1 - (found.position & self.mask);
+        there.min(until_end) as usize
     }
 
     /// The second half, after the bytes were copied: marks them as taken. Returns whether their
     /// room may have to be given back by [`give_back`](Consumer::give_back).
     #[inline(always)]
     pub fn take_found<M: RingMemory>(&self, mem: &mut M, found: Found) -> bool {
-        let received = found.received.wrapping_add(found.bytes as u64);
+        let received = found.position.wrapping_add(found.bytes as u64);
         mem.set_position(Side::Receive, received);
         // At least as much as `give_back` finds; `give_back` decides.
-        let filled = found.put.wrapping_sub(self.given.load(Ordering::Relaxed));
+        let seen = self.seen.load(Ordering::Relaxed);
+        let filled = seen.wrapping_sub(self.given.load(Ordering::Relaxed));
         filled > self.most_kept || mem.load(Word::RoomArmed) != 0
     }
 
@@ -577,4 +583,11 @@ impl Consumer {
         }
         Ok(received.wrapping_add(unread))
     }
+}
+
+/// The offset of the `bytes` bytes at a position in a ring of `mask + 1` bytes, if the ring does
+/// not end among them.
+fn offset_in_one_piece(mask: u64, position: u64, bytes: u64) -> Option<usize> {
+    let offset = position & mask;
+    (bytes <= mask + 1 - offset).then_some(offset as usize)
 }

@@ -57,11 +57,12 @@ fn short_ways_do_what_the_long_ones_do_or_nothing() {
     for turn in 0..20_000 {
         let bytes: Vec<u8> = (0..1 + next(30)).map(|byte| (turn + byte) as u8).collect();
         let position = left.position(Side::Send);
-        let count = match producer.place_short(&left, bytes.len()) {
-            Some(place) => {
+        let place = producer.place_short(&left, bytes.len());
+        let count = match place.and_then(|place| Some((place, producer.offset(place)?))) {
+            Some((place, offset)) => {
                 short[0] += 1;
-                assert!(place.offset + bytes.len() < 64, "beyond the ring's end");
-                left.write_peer(place.offset, &bytes).unwrap();
+                assert!(offset + bytes.len() <= 64, "beyond the ring's end");
+                left.write_peer(offset, &bytes).unwrap();
                 producer.put_placed(&mut left, place).unwrap();
                 bytes.len()
             }
@@ -77,11 +78,12 @@ fn short_ways_do_what_the_long_ones_do_or_nothing() {
         let wanted =
             |there: usize| Some(there.min(most)).filter(|count| (least..=limit).contains(count));
         let mut is_room_due = None;
-        let count = match consumer.find_short(&right, wanted) {
-            Ok(Some(found)) => {
+        let found = consumer.find_short(&right, wanted).unwrap();
+        let count = match found.and_then(|found| Some((found, consumer.offset(found)?))) {
+            Some((found, offset)) => {
                 short[1] += 1;
-                let (offset, count) = (found.offset, found.bytes);
-                assert!(offset + count < 64, "beyond the ring's end");
+                let count = found.bytes;
+                assert!(offset + count <= 64, "beyond the ring's end");
                 assert!(count >= least && count <= limit && count == there.min(most));
                 right.read(offset, &mut buffer[..count]);
                 is_room_due = Some(consumer.take_found(&mut right, found));

@@ -21,7 +21,9 @@ fn send_short<const F: bool>(end: &mut End<F>, producer: &Producer, byte: u8) ->
         end.unlock(Side::Send);
         return None;
     };
-    end.write_peer(place.offset, &[byte]).unwrap();
+    // The ring never ends among the bytes of one byte.
+    let offset = producer.offset(place).unwrap();
+    end.write_peer(offset, &[byte]).unwrap();
     producer.put_placed(end, place).unwrap();
     Some(producer.unlock_and_must_notify(end))
 }
@@ -39,7 +41,7 @@ fn take_short<const F: bool>(end: &mut End<F>, consumer: &Consumer) -> Option<(u
         return None;
     };
     let mut byte = [0];
-    end.read(found.offset, &mut byte);
+    end.read(consumer.offset(found).unwrap(), &mut byte);
     let is_due = consumer.take_found(end, found);
     let given = is_due && consumer.give_back(end).unwrap();
     end.unlock(Side::Receive);

@@ -29,7 +29,7 @@ use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, ENODEV, EPERM, ES
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
-pub use data::{Data, Room, Source, Target};
+pub use data::{Data, Known, Room, Source, Target};
 pub use ends::{accept, close, finish, finish_receiving, shutdown};
 pub(crate) use pieces::MOST_BYTES;
 use pinned::{Rma, Transfer};

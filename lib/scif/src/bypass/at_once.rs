@@ -15,17 +15,17 @@ pub(super) const fn is_short(bytes: usize) -> bool {
 }
 
 impl Bypass {
-    /// [`send`](Self::send), if the mapped rings take the bytes at once. Returns whether they did;
-    /// if not, nothing was sent. The code is inlined into the caller, which should be the only one
+    /// [`send`](Self::send), if the mapped rings take the bytes at once. Returns their count. `None`:
+    /// nothing was sent. The code is inlined into the caller, which should be the only one
     /// of a program: the function that all sends in C call anyway.
     #[inline(always)]
-    pub fn send_at_once<'a>(&self, data: impl Data<'a>, flags: u32) -> bool {
+    pub fn send_at_once<'a>(&self, data: impl Data<'a>, flags: u32) -> Option<usize> {
         if !is_short(data.bytes()) || flags & !SendFlags::BLOCK.bits() != 0 {
-            return false;
+            return None;
         }
         match (self.rings.get(), data.readable()) {
-            (Some(rings), Some(from)) => rings.send_here(from),
-            _ => false,
+            (Some(rings), Some(from)) => rings.send_here(from, from.len()),
+            _ => None,
         }
     }
 
@@ -39,7 +39,7 @@ impl Bypass {
         match flags {
             0 if bytes > 0 && rings.finds_nothing_here() => Some(0),
             0 if bytes > 0 => rings.recv_some_here(to),
-            BLOCK if is_short(bytes) => rings.recv_all_here(to).then_some(bytes),
+            BLOCK if is_short(bytes) => rings.recv_all_here(to),
             _ => None,
         }
     }

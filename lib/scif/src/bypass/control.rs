@@ -24,6 +24,9 @@ impl StateWord {
     /// The state word of a connection that has ended.
     pub const ENDED: Self = Self(STATE_ENDED as u64);
 
+    /// A word that no connection has.
+    const NONE: Self = Self(u64::MAX);
+
     /// Reads the state word of a control page.
     #[inline]
     pub fn of(page: Mapped<'_>) -> Self {
@@ -51,7 +54,17 @@ impl StateWord {
     pub const fn unfinished(self) -> Self {
         match self.0 as u32 {
             STATE_CONNECTED => self,
-            _ => Self(u64::MAX),
+            _ => Self::NONE,
+        }
+    }
+
+    /// This word, unless stores into the peer's memory may be `gathered` and must be drained: a
+    /// short send leaves that to the general path, as draining is one more call, for which
+    /// registers would be saved. Then a word that no connection has.
+    pub const fn sendable(self, gathered: bool) -> Self {
+        match gathered {
+            false => self,
+            true => Self::NONE,
         }
     }
 

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use client_memory::pages::{Mapped, Pages, Readable, Writable};
+use client_memory::ring::RingPages;
 use hal::copy::Choices;
 #[cfg(doc)]
 use hal::copy::SMALL_BYTES;
@@ -22,9 +23,9 @@ use super::control::{Control, StateWord};
 pub struct Memory {
     pub control: Control,
     /// The own queue pair page, and the ring behind it.
-    pub own: Pages,
+    pub own: RingPages,
     pub peer_page: Pages,
-    pub peer_ring: Pages,
+    pub peer_ring: RingPages,
     /// Whether stores into the peer's memory must be drained before the index is stored.
     pub gathers: bool,
     pub choices: Choices,
@@ -88,7 +89,7 @@ impl Memory {
         RingWords {
             all: self,
             control: self.control.page(),
-            own: self.own.mapped(),
+            own: self.own.pages().mapped(),
             gathers: self.gathers,
         }
     }
@@ -108,34 +109,38 @@ impl RingWords<'_> {
         [Watched::new(word, written), self.all.control.watched(known)]
     }
 
-    /// Whether stores into the peer's memory must be drained before the index is stored.
+    /// This memory for a call that knows that stores into the peer's memory need no draining.
     #[inline]
-    pub fn gathers(self) -> bool {
-        self.gathers
+    pub fn undrained(self) -> Self {
+        Self {
+            gathers: false,
+            ..self
+        }
     }
 
-    /// Copies bytes of the program into the peer's ring.
+    /// Copies bytes of the program into the peer's ring, to a position. Fails if the ring ends
+    /// among them, as the other copies do.
     #[inline]
-    pub fn put(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
-        self.all.peer_ring.put(offset, bytes, self.all.choices)
+    pub fn put(&self, position: u64, bytes: Readable<'_>) -> Result<(), Error> {
+        self.all.peer_ring.put(position, bytes, self.all.choices)
     }
 
     /// As [`put`](Self::put), for at most [`SMALL_BYTES`] bytes.
-    #[inline]
-    pub fn put_short(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
-        self.all.peer_ring.mapped().put_short(offset, bytes)
+    #[inline(always)]
+    pub fn put_short(&self, position: u64, bytes: Readable<'_>) -> Result<(), Error> {
+        self.all.peer_ring.put_short(position, bytes)
     }
 
     /// As [`take`](Self::take), for `bytes` bytes, at most [`SMALL_BYTES`].
-    #[inline]
-    pub fn take_short(&self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<(), Error> {
-        self.own.take_short(PAGE.wrapping_add(offset), to, bytes)
+    #[inline(always)]
+    pub fn take_short(&self, position: u64, to: &Writable<'_>, bytes: usize) -> Result<(), Error> {
+        self.all.own.take_short(position, to, bytes)
     }
 
-    /// Copies bytes of the own ring to the program.
+    /// Copies bytes of the own ring, at a position, to the program.
     #[inline]
-    pub fn take(&self, offset: usize, to: &Writable<'_>) -> Result<(), Error> {
-        self.all.own.take(PAGE + offset, to, self.all.choices)
+    pub fn take(&self, position: u64, to: &Writable<'_>) -> Result<(), Error> {
+        self.all.own.take(position, to, self.all.choices)
     }
 }
 
@@ -171,7 +176,7 @@ impl RingMemory for RingWords<'_> {
     #[inline]
     fn read(&self, offset: usize, buffer: &mut [u8]) {
         // It fails only beyond the end of the ring, which the ring protocol never reads.
-        let _ = self.take(offset, &buffer.into());
+        let _ = self.take(offset as u64, &buffer.into());
     }
 
     #[inline]
@@ -181,7 +186,7 @@ impl RingMemory for RingWords<'_> {
 
     #[inline]
     fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        self.put(offset, bytes.into())
+        self.put(offset as u64, bytes.into())
     }
 
     #[inline]

@@ -249,8 +249,8 @@ impl Bypass {
             && let Some(to) = buffer.writable()
         {
             let received = match flags {
-                0 if bytes > 0 => rings.recv_now_short(to),
-                BLOCK if is_short(bytes) && rings.recv_all_short(to) => Some(bytes),
+                0 if bytes > 0 => rings.recv_now_short(to).get(),
+                BLOCK if is_short(bytes) => rings.recv_all_short(to).get(),
                 _ => None,
             };
             if let Some(count) = received {

@@ -6,8 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use client_memory::pages::{Pages, Readable};
 use client_memory::placement::find_place;
 use client_memory::rights::Rights;
+use client_memory::ring::RingPages;
 use hal::copy::{SMALL_BYTES as COPY_SHORT, Side};
 use hal::idle_poll::IdlePoll;
+use hal::mem::PAGE;
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
@@ -54,6 +56,9 @@ pub struct MappedRings {
     /// Equal to `known` as long as the peer may put bytes into the own ring, else a word that no
     /// connection has ([`StateWord::unfinished`]).
     pub(super) unfinished: AtomicU64,
+    /// Equal to `known` unless stores into the peer's memory must be drained, else a word that no
+    /// connection has.
+    pub(super) sendable: AtomicU64,
     /// Whether the peer's pages are unmapped.
     is_detached: AtomicBool,
     /// The descriptor for which the rings were mapped.
@@ -97,14 +102,16 @@ impl MappedRings {
             Pages::map(fd, offset, bytes(part), Rights::ALL, side, at)
                 .map_err(|error| Failure(error.errno))
         };
+        let ring =
+            |pages, offset| RingPages::new(pages, offset).map_err(|error| Failure(error.errno));
         let control = Control::new(map(Part::Control, Side::Own)?, record.handle.get());
-        let known = control.now();
+        let (known, gathers) = (control.now(), record.flags.get() & BYPASS_GATHERED != 0);
         Ok(Self {
             memory: Memory {
-                own: map(Part::Own, Side::Own)?,
+                own: ring(map(Part::Own, Side::Own)?, PAGE)?,
                 peer_page: map(Part::PeerQueuePair, side)?,
-                peer_ring: map(Part::PeerRing, side)?,
-                gathers: record.flags.get() & BYPASS_GATHERED != 0,
+                peer_ring: ring(map(Part::PeerRing, side)?, 0)?,
+                gathers,
                 choices: control.choices(),
                 control,
             },
@@ -113,6 +120,7 @@ impl MappedRings {
             number: record.handle.get(),
             known: AtomicU64::new(known.bits()),
             unfinished: AtomicU64::new(known.unfinished().bits()),
+            sendable: AtomicU64::new(known.sendable(gathers).bits()),
             is_detached: AtomicBool::new(false),
             epd,
             is_closed: AtomicBool::new(false),
@@ -126,7 +134,7 @@ impl MappedRings {
     /// Whether the peer's memory is on this node.
     #[inline]
     pub(super) fn is_loopback(&self) -> bool {
-        self.memory.peer_ring.side() == Side::Own
+        self.memory.peer_ring.pages().side() == Side::Own
     }
 
     /// Whether nothing has changed since the last [`refresh`](Self::refresh).
@@ -194,6 +202,8 @@ impl MappedRings {
         self.known.store(known.bits(), Ordering::SeqCst);
         let unfinished = known.unfinished();
         self.unfinished.store(unfinished.bits(), Ordering::SeqCst);
+        let sendable = known.sendable(self.gathers());
+        self.sendable.store(sendable.bits(), Ordering::SeqCst);
     }
 
     /// Whether the descriptor is closed, so that its number may mean another file.
@@ -209,7 +219,7 @@ impl MappedRings {
         // Either may fail for want of memory; the pages are then unmapped when the handle is
         // closed.
         let _ = self.memory.peer_page.detach();
-        let _ = self.memory.peer_ring.detach();
+        let _ = self.memory.peer_ring.pages().detach();
     }
 
     /// Notes that the descriptor is about to be closed: calls that are under way stop at their

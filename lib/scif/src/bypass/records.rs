@@ -68,8 +68,8 @@ impl MappedRings {
             memory.unlock(Side::Send);
             return false;
         };
-        let behind = place.offset + head.len();
-        let is_put = memory.put_short(place.offset, head).is_ok()
+        let behind = place.position.wrapping_add(head.len() as u64);
+        let is_put = memory.put_short(place.position, head).is_ok()
             && match body.len() <= SMALL_BYTES {
                 true => memory.put_short(behind, body).is_ok(),
                 false => memory.put(behind, body).is_ok(),
@@ -98,7 +98,7 @@ impl MappedRings {
             return Peeked::Unknown;
         };
         let to = Writable::from(&mut head[..]);
-        match memory.take_short(found.offset, &to, HEAD) {
+        match memory.take_short(found.position, &to, HEAD) {
             Ok(()) => Peeked::Bytes(self.consumer.in_one_piece(found)),
             Err(_) => Peeked::Unknown,
         }
@@ -116,10 +116,10 @@ impl MappedRings {
             memory.unlock(Side::Receive);
             return false;
         };
-        let offset = found.offset + head;
+        let behind = found.position.wrapping_add(head as u64);
         let taken = match to.len() <= SMALL_BYTES {
-            true => memory.take_short(offset, to, to.len()),
-            false => memory.take(offset, to),
+            true => memory.take_short(behind, to, to.len()),
+            false => memory.take(behind, to),
         };
         if taken.is_ok() && self.consumer.take_found(&mut memory, found) {
             self.give_back(bytes);

@@ -5,6 +5,7 @@
 //! while, then sleeps in the daemon, which wakes it when the peer has moved something. After its
 //! first byte it holds the lock until the end, so that its bytes stay together.
 
+use core::hint::black_box;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
@@ -58,6 +59,26 @@ pub(super) struct Step {
     is_visible: bool,
 }
 
+/// The number of bytes that a short receive has moved, or nothing, in one register: a call whose
+/// result takes two, as an `Option<usize>`, is never made by a jump.
+#[derive(Clone, Copy)]
+pub(super) struct Count(usize);
+
+impl Count {
+    const NOTHING: Self = Self(usize::MAX);
+
+    #[inline(always)]
+    fn new(count: Option<usize>) -> Self {
+        count.map_or(Self::NOTHING, Self)
+    }
+
+    /// The number of bytes. `None`: the receive has done nothing.
+    #[inline(always)]
+    pub(super) fn get(self) -> Option<usize> {
+        (self.0 != Self::NOTHING.0).then_some(self.0)
+    }
+}
+
 /// The direction of a transfer: the differences between sending and receiving.
 pub(super) trait Direction {
     const SIDE: Side;
@@ -101,7 +122,7 @@ impl Direction for Sending<'_> {
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
         let put = |memory: &mut RingWords<'_>, offset, from, count| {
-            memory.put(offset, self.0.part(done + from, count))
+            memory.put(offset as u64, self.0.part(done + from, count))
         };
         let bytes = rings.producer.put_with(memory, left, put)?;
         Ok(Step {
@@ -144,7 +165,7 @@ impl Direction for Receiving<'_> {
         let left = self.0.len() - done;
         let to = &mut self.0;
         let take = |memory: &mut RingWords<'_>, offset, from, count| {
-            memory.take(offset, &to.part(done + from, count))
+            memory.take(offset as u64, &to.part(done + from, count))
         };
         let bytes = rings.consumer.take_with(memory, left, take)?;
         Ok(Step {
@@ -172,70 +193,70 @@ impl Direction for Receiving<'_> {
 
 impl MappedRings {
     /// `scif_send` of at least one and at most [`SMALL_BYTES`] bytes in the usual case: nothing
-    /// has changed, the lock is free, there is room. If `false`, nothing was sent, and the general
-    /// path ([`send`](Self::send)) has to send.
+    /// has changed, the lock is free, there is room. Returns `sent`. `None`: nothing was sent, and
+    /// the general path ([`send`](Self::send)) has to send.
     ///
-    /// This function and the receives make no call, apart from inlined ones, whose result they
-    /// use, so that everything stays in registers.
+    /// This function and the receives make no call, apart from inlined ones, behind which they do
+    /// anything, so that everything stays in registers.
     #[inline(always)]
-    pub(super) fn send_here(&self, from: Readable<'_>) -> bool {
-        let mut memory = self.memory.words();
-        // A peer for which stores must be drained is left to the general path: draining is one
-        // more call here, for which registers would be saved.
-        if !self.is_current_in(memory) || memory.gathers() || self.liveness.may_be_due_to_send() {
-            return false;
+    pub(super) fn send_here<T>(&self, from: Readable<'_>, sent: T) -> Option<T> {
+        let mut memory = self.memory.words().undrained();
+        let is_usual = memory.state().bits() == self.sendable.load(Ordering::Relaxed);
+        if !is_usual || self.liveness.may_be_due_to_send() {
+            return None;
         }
         if !memory.try_lock(Side::Send, self.number) {
-            return false;
+            return None;
         }
         let Some(place) = self.producer.place_short(&memory, from.len()) else {
             memory.unlock(Side::Send);
-            return false;
+            return None;
         };
-        let put = memory.put_short(place.offset, from);
+        let put = memory.put_short(place.position, from);
         if put.is_err() || self.producer.put_placed(&mut memory, place).is_err() {
             memory.unlock(Side::Send);
-            return false;
+            return None;
         }
         match self.producer.unlock_and_must_notify(&mut memory) {
-            true => self.notify_of_bytes(),
-            false => true,
+            true => Some(self.notify_of_bytes(sent)),
+            false => Some(sent),
         }
     }
 
-    /// As [`send_here`](Self::send_here), but one function for all callers.
+    /// As [`send_here`](Self::send_here), but one function for all callers. Returns whether the
+    /// bytes were sent.
     #[inline(never)]
     pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
-        self.send_here(from)
+        self.send_here(from, true).unwrap_or(false)
     }
 
-    /// Ends a short send to a peer that sleeps.
+    /// Ends a short send to a peer that sleeps. Returns `sent`, in a way that hides this from the
+    /// compiler: it would save registers around the call to have the value itself, which is four
+    /// instructions of each short send. So the call is a jump.
     #[cold]
     #[inline(never)]
-    fn notify_of_bytes(&self) -> bool {
+    fn notify_of_bytes<T>(&self, sent: T) -> T {
         self.notify_peer(Kicks::BYTES);
-        true
+        black_box(sent)
     }
 
     /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
-    /// nothing has changed, the lock is free, all of the bytes have arrived. If `false`, nothing
-    /// was received, and the general path ([`recv`](Self::recv)) has to receive.
+    /// nothing has changed, the lock is free, all of the bytes have arrived. Returns their count.
+    /// `None`: nothing was received, and the general path ([`recv`](Self::recv)) has to receive.
     #[inline(always)]
-    pub(super) fn recv_all_here(&self, to: Writable<'_>) -> bool {
+    pub(super) fn recv_all_here(&self, to: Writable<'_>) -> Option<usize> {
         let bytes = to.len();
         let wanted = |there: usize| (there >= bytes).then_some(bytes);
-        self.take_short(&to, wanted).is_some()
+        self.take_short(&to, wanted)
     }
 
     /// As [`recv_all_here`](Self::recv_all_here), but one function for all callers.
     #[inline(never)]
-    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
-        self.recv_all_here(to)
+    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> Count {
+        Count::new(self.recv_all_here(to))
     }
 
-    /// As [`recv_all_here`](Self::recv_all_here), but receives the bytes that have arrived, and
-    /// returns the count. `None`: nothing was received, and the general path
-    /// ([`recv`](Self::recv)) has to receive.
+    /// As [`recv_all_here`](Self::recv_all_here), but receives the bytes that have arrived.
     #[inline(always)]
     pub(super) fn recv_some_here(&self, to: Writable<'_>) -> Option<usize> {
         let most = to.len();
@@ -247,13 +268,20 @@ impl MappedRings {
     }
 
     /// A receive that does not wait, one function for all callers. Returns 0 if it [finds
-    /// nothing](Self::finds_nothing_here), else does as [`recv_some_here`](Self::recv_some_here).
+    /// nothing](Self::finds_nothing_here), else does as [`recv_some_here`](Self::recv_some_here),
+    /// by a jump: a look saves no registers, which only the receive needs.
     #[inline(never)]
-    pub(super) fn recv_now_short(&self, to: Writable<'_>) -> Option<usize> {
+    pub(super) fn recv_now_short(&self, to: Writable<'_>) -> Count {
         match self.finds_nothing_here() {
-            true => Some(0),
-            false => self.recv_some_here(to),
+            true => Count(0),
+            false => self.recv_some_short(to),
         }
+    }
+
+    /// As [`recv_some_here`](Self::recv_some_here), but one function for all callers.
+    #[inline(never)]
+    fn recv_some_short(&self, to: Writable<'_>) -> Count {
+        Count::new(self.recv_some_here(to))
     }
 
     /// Whether a receive that does not wait would find no bytes, and nothing else to report.
@@ -283,29 +311,30 @@ impl MappedRings {
             memory.unlock(Side::Receive);
             return None;
         };
-        if memory.take_short(found.offset, to, found.bytes).is_err() {
+        if memory.take_short(found.position, to, found.bytes).is_err() {
             memory.unlock(Side::Receive);
             return None;
         }
         if self.consumer.take_found(&mut memory, found) {
-            return self.give_back(found.bytes);
+            return Some(self.give_back(found.bytes));
         }
         memory.unlock(Side::Receive);
         Some(found.bytes)
     }
 
     /// Ends a short receive that gives the room of its bytes back to the peer. The caller holds
-    /// the lock, which this releases.
+    /// the lock, which this releases. Returns `count`.
     #[cold]
     #[inline(never)]
-    pub(super) fn give_back(&self, count: usize) -> Option<usize> {
+    pub(super) fn give_back(&self, count: usize) -> usize {
         let mut memory = self.memory.words();
         let given = self.consumer.give_back(&mut memory);
         memory.unlock(Side::Receive);
         if given == Ok(true) && self.consumer.must_notify(&mut memory) {
             self.notify_peer(Kicks::ROOM);
         }
-        Some(count)
+        // Hidden as in `notify_of_bytes`.
+        black_box(count)
     }
 
     /// `scif_send` of at least one byte. Waits until `least` bytes are sent. `waiting` is the

@@ -22,6 +22,11 @@ pub enum Target<'a> {
     Range(Range<'a>),
 }
 
+/// Memory given by address, for a call that gives up rather than look it up: of the process's
+/// memory it knows only what was found last.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a>(pub Range<'a>);
+
 /// Types that become a [`Source`]. The fast path needs only these two methods, not the conversion.
 pub trait Data<'a>: Into<Source<'a>> + Copy {
     /// Length in bytes.
@@ -61,6 +66,18 @@ impl<'a> Data<'a> for Range<'a> {
     #[inline(always)]
     fn readable(self) -> Option<Readable<'a>> {
         Range::readable(self)
+    }
+}
+
+impl<'a> Data<'a> for Known<'a> {
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        self.0.bytes()
+    }
+
+    #[inline(always)]
+    fn readable(self) -> Option<Readable<'a>> {
+        self.0.readable_if_known()
     }
 }
 
@@ -106,6 +123,18 @@ impl<'a> Room<'a> for Range<'a> {
     }
 }
 
+impl<'a> Room<'a> for Known<'a> {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    #[inline(always)]
+    fn writable(&mut self) -> Option<Writable<'_>> {
+        self.0.writable_if_known()
+    }
+}
+
 impl<'a> Room<'a> for Target<'a> {
     #[inline]
     fn bytes(&self) -> usize {
@@ -135,6 +164,20 @@ impl<'a> From<Range<'a>> for Source<'a> {
     #[inline]
     fn from(range: Range<'a>) -> Self {
         Self::Range(range)
+    }
+}
+
+impl<'a> From<Known<'a>> for Source<'a> {
+    #[inline]
+    fn from(known: Known<'a>) -> Self {
+        Self::Range(known.0)
+    }
+}
+
+impl<'a> From<Known<'a>> for Target<'a> {
+    #[inline]
+    fn from(known: Known<'a>) -> Self {
+        Self::Range(known.0)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use client_memory::pages::Pages;
 use client_memory::rights::Rights;
+use client_memory::ring::RingPages;
 use hal::copy::{Choices, SMALL_BYTES, Side as MemorySide};
 use hal::measure::measure;
 use hal::mem::{PAGE, full_fence};
@@ -27,9 +28,9 @@ use crate::messages::Messages;
 pub struct End {
     record: BypassRecord,
     control: Pages,
-    own: Pages,
+    own: RingPages,
     peer_page: Pages,
-    peer_ring: Pages,
+    peer_ring: RingPages,
     choices: Choices,
     producer: Producer,
     consumer: Consumer,
@@ -83,11 +84,12 @@ impl End {
             let (address, bytes) = handle.part(part).ok_or("no such part")?;
             mapped(address, bytes)
         };
+        let ring = |pages, offset| RingPages::new(pages, offset).map_err(said("ring"));
         Ok(Self {
             control: map(Part::Control)?,
-            own: map(Part::Own)?,
+            own: ring(map(Part::Own)?, PAGE)?,
             peer_page: map(Part::PeerQueuePair)?,
-            peer_ring: map(Part::PeerRing)?,
+            peer_ring: ring(map(Part::PeerRing)?, 0)?,
             choices: measure(None).choices,
             producer: Producer::new(record.peer_ring_bytes.get()),
             consumer: Consumer::new(record.own_ring_bytes.get()),
@@ -113,7 +115,7 @@ impl End {
             view.unlock(Side::Send);
             return false;
         };
-        let put = self.peer_ring.put_short(place.offset, message.into());
+        let put = self.peer_ring.put_short(place.position, message.into());
         if put.is_err() || self.producer.put_placed(&mut view, place).is_err() {
             view.unlock(Side::Send);
             return false;
@@ -137,8 +139,7 @@ impl End {
             view.unlock(Side::Receive);
             return Ok(false);
         };
-        let own = self.own.mapped();
-        let taken = own.take_short(PAGE + found.offset, &buffer.into(), bytes);
+        let taken = (self.own).take_short(found.position, &buffer.into(), bytes);
         if taken.is_ok() && self.consumer.take_found(&mut view, found) {
             self.consumer.give_back(&mut view).map_err(fault)?;
         }
@@ -338,12 +339,12 @@ impl RingMemory for View<'_> {
 
     #[inline]
     fn load(&self, word: Word) -> u32 {
-        word!(self.0.own, word).load(Ordering::Acquire)
+        word!(self.0.own.pages(), word).load(Ordering::Acquire)
     }
 
     #[inline]
     fn clear(&mut self, word: Word) -> u32 {
-        word!(self.0.own, word).swap(0, Ordering::SeqCst)
+        word!(self.0.own.pages(), word).swap(0, Ordering::SeqCst)
     }
 
     #[inline]
@@ -360,20 +361,19 @@ impl RingMemory for View<'_> {
     #[inline]
     fn read(&self, offset: usize, buffer: &mut [u8]) {
         // This fails only beyond the end of the ring, where no call reads.
-        let _ = self
-            .0
-            .own
-            .take(PAGE + offset, &buffer.into(), self.0.choices);
+        let to = buffer.into();
+        let _ = self.0.own.take(offset as u64, &to, self.0.choices);
     }
 
     #[inline]
     fn touch(&self, offset: usize) {
-        self.0.own.mapped().prefetch(PAGE + offset);
+        self.0.own.pages().mapped().prefetch(PAGE + offset);
     }
 
     #[inline]
     fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Self::Error> {
-        self.0.peer_ring.put(offset, bytes.into(), self.0.choices)
+        let (ring, choices) = (&self.0.peer_ring, self.0.choices);
+        ring.put(offset as u64, bytes.into(), choices)
     }
 
     #[inline]

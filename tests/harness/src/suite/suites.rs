@@ -188,8 +188,9 @@ fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()
     match suite.expect {
         Expect::Failure if plain && outcome.ends.iter().any(failed) => Ok(()),
         Expect::Failure => Err("a script had to end with a status other than 0".into()),
-        _ if outcome.status() != 0 => Err(format!("status {}", outcome.status()).into()),
+        // The steps first: they say more than the status, which follows from them.
         _ if !failed_steps.is_empty() => Err(failed_steps.join(", ").into()),
+        _ if outcome.status() != 0 => Err(format!("status {}", outcome.status()).into()),
         _ => Ok(()),
     }
 }
@@ -256,7 +257,10 @@ mod tests {
             .is_err()
         );
         let step = ["step".to_string()];
-        assert!(judge(&good, &outcome(NodeEnd::Status(0), &[], &[]), &step).is_err());
+        for status in [0, 1] {
+            let failure = judge(&good, &outcome(NodeEnd::Status(status), &[], &[]), &step);
+            assert_eq!(failure.unwrap_err().message, "step");
+        }
         for end in [NodeEnd::Status(1), NodeEnd::NoStatus, NodeEnd::TimedOut] {
             assert!(judge(&good, &outcome(end, &[], &[]), &[]).is_err());
         }

@@ -20,12 +20,14 @@ fn send_short(handle: &mut Handle, bytes: &[u8]) -> Option<Outcome> {
     if !mapped.try_lock(Side::Send, handle.number) {
         return None;
     }
-    let Some(place) = producer.place_short(mapped, bytes.len()) else {
+    let place = producer.place_short(mapped, bytes.len());
+    let Some((place, offset)) = place.and_then(|place| Some((place, producer.offset(place)?)))
+    else {
         mapped.unlock(Side::Send);
         return None;
     };
     let put = mapped
-        .write_peer(place.offset, bytes)
+        .write_peer(offset, bytes)
         .and_then(|()| producer.put_placed(mapped, place));
     let notify = put.map(|()| producer.unlock_and_must_notify(mapped));
     let bytes = bytes.len();
@@ -43,11 +45,13 @@ fn take_short(handle: &mut Handle, buffer: &mut [u8]) -> Option<Outcome> {
         return None;
     }
     let wanted = |there: usize| Some(there.min(buffer.len())).filter(|count| *count > 0);
-    let Some(found) = consumer.find_short(mapped, wanted).ok().flatten() else {
+    let found = consumer.find_short(mapped, wanted).ok().flatten();
+    let Some((found, offset)) = found.and_then(|found| Some((found, consumer.offset(found)?)))
+    else {
         mapped.unlock(Side::Receive);
         return None;
     };
-    mapped.read(found.offset, &mut buffer[..found.bytes]);
+    mapped.read(offset, &mut buffer[..found.bytes]);
     let bytes = found.bytes;
     let given = match consumer.take_found(mapped, found) {
         true => consumer.give_back(mapped),
