@@ -15,8 +15,8 @@ pub(super) const fn is_short(bytes: usize) -> bool {
 }
 
 impl Bypass {
-    /// [`send`](Self::send), if the mapped rings take the bytes at once. Returns their count. `None`:
-    /// nothing was sent. The code is inlined into the caller, which should be the only one
+    /// [`send`](Self::send), if the mapped rings take the bytes at once. Returns their count.
+    /// `None`: nothing was sent. The code is inlined into the caller, which should be the only one
     /// of a program: the function that all sends in C call anyway.
     #[inline(always)]
     pub fn send_at_once<'a>(&self, data: impl Data<'a>, flags: u32) -> Option<usize> {
