@@ -233,6 +233,13 @@ impl Endpoint {
         self.bypass.is_connected(self.fd())
     }
 
+    /// Whether the connection is alive, and stores into the peer's memory arrive in order, by the
+    /// fewest looks. `false` says nothing.
+    #[inline(always)]
+    pub fn can_store_at_once(&self) -> bool {
+        self.bypass.can_store_at_once()
+    }
+
     /// Whether bytes may have arrived, or the connection may have ended. Reads own memory alone,
     /// for programs that poll between other work. Unlike a [receive](Self::recv) without waiting
     /// it does not notice that the daemon has died ([`is_live`](Self::is_live) does). Always true

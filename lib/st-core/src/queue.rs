@@ -85,6 +85,22 @@ pub trait QueueMemory {
     /// It cannot be reached.
     fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Self::Error>;
 
+    /// Fills a slot of the peer's window: copies the beginning of its body to `offset`, then stores
+    /// its tail.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    #[inline]
+    fn fill_peer(
+        &mut self,
+        offset: usize,
+        message: &[u8; PAYLOAD_BYTES],
+        tail: u64,
+    ) -> Result<(), Self::Error> {
+        self.write_peer(offset, message)?;
+        self.store_peer_long(offset.wrapping_add(BODY_BYTES), tail)
+    }
+
     /// Returns when an earlier store to this word of the peer's window has arrived. Has nothing to
     /// do where memory is shared.
     ///
@@ -205,7 +221,7 @@ impl Sender {
         if self.free() == 0 && self.room(mem)? == 0 {
             return Ok(None);
         }
-        fill(mem, self.next, Kind::Message, message)?;
+        mem.fill_peer(self.next.at, message, tail(self.next, Kind::Message))?;
         let next = self.lane.after(self.next);
         Ok(Some(self.sent(mem, 1, next)))
     }
@@ -233,7 +249,7 @@ impl Sender {
             let mut outcome = Ok(());
             // The iterator is asked only for headers that have a place.
             for message in messages.by_ref().take(room as usize) {
-                outcome = fill(mem, next, Kind::Message, &message);
+                outcome = mem.fill_peer(next.at, &message, tail(next, Kind::Message));
                 if outcome.is_err() {
                     break;
                 }
@@ -542,8 +558,13 @@ pub struct Armed {
 #[inline]
 fn fill<M: QueueMemory>(mem: &mut M, slot: Slot, kind: Kind, body: &[u8]) -> Result<(), M::Error> {
     mem.write_peer(slot.at, body)?;
-    let tail = u64::from(slot.sequence) << 32 | kind as u64;
-    mem.store_peer_long(slot.tail(), tail)
+    mem.store_peer_long(slot.tail(), tail(slot, kind))
+}
+
+/// The tail of a filled slot.
+#[inline]
+fn tail(slot: Slot, kind: Kind) -> u64 {
+    u64::from(slot.sequence) << 32 | kind as u64
 }
 
 /// The word with the kind of a filled slot of this end's window; `None`: the slot is not filled.

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hal::mem::{drain_writes, full_fence};
 use scif::View;
-use st_core::queue::QueueMemory;
+use st_core::header::PAYLOAD_BYTES;
+use st_core::queue::{LINE, QueueMemory};
 
 /// A queue window as words.
 #[derive(Clone, Copy)]
@@ -28,6 +29,12 @@ impl<'a> Words<'a> {
     fn body(&self, offset: usize, bytes: usize) -> &'a [AtomicU64] {
         let first = offset / 8;
         &self.long[first..first + bytes.div_ceil(8)]
+    }
+
+    /// The double words of a slot.
+    #[inline]
+    fn slot(&self, offset: usize) -> &'a [AtomicU64; LINE / 8] {
+        &self.long.as_chunks().0[offset / LINE]
     }
 
     /// Copies a slot's body, or the beginning of it.
@@ -74,6 +81,21 @@ impl<'a> Windows<'a> {
             own: Words::of(own)?,
             peer: Words::of(peer)?,
             gathers,
+        })
+    }
+
+    /// The windows of an end for which stores need no draining. `None`: [`new`](Self::new) says
+    /// why.
+    #[inline(always)]
+    pub fn undrained(own: &'a View, peer: &'a View) -> Option<Self> {
+        let words = |view: &'a View| {
+            let (short, long) = (view.words_u32().ok()?, view.words_u64().ok()?);
+            Some(Words { short, long })
+        };
+        Some(Self {
+            own: words(own)?,
+            peer: words(peer)?,
+            gathers: false,
         })
     }
 
@@ -187,6 +209,25 @@ impl QueueMemory for Windows<'_> {
             last[..rest.len()].copy_from_slice(rest);
             word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn fill_peer(
+        &mut self,
+        offset: usize,
+        message: &[u8; PAYLOAD_BYTES],
+        tail: u64,
+    ) -> Result<(), Infallible> {
+        // All of the slot at once, so that one comparison checks it.
+        let [body @ .., last] = self.peer.slot(offset);
+        for (bytes, word) in message.as_chunks::<8>().0.iter().zip(body) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if self.gathers {
+            drain_writes();
+        }
+        last.store(tail, Ordering::Release);
         Ok(())
     }
 

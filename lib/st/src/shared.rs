@@ -130,6 +130,19 @@ impl Shared {
         Windows::new(&self.own_window, &self.peer_window, self.gathers)
     }
 
+    /// The queue windows for a short send: `None` unless the connection is alive and nothing has
+    /// to be drained, by the fewest looks. Otherwise [`check_sending`](Self::check_sending) and
+    /// [`windows`](Self::windows) find out.
+    #[inline(always)]
+    pub fn windows_at_once(&self) -> Option<Windows<'_>> {
+        let is_usual =
+            self.endpoint.can_store_at_once() && self.over.load(Ordering::Relaxed) == LIVE;
+        match is_usual {
+            true => Windows::undrained(&self.own_window, &self.peer_window),
+            false => None,
+        }
+    }
+
     /// Runs an action on the protocol's state of the connection.
     pub fn with_connection<T>(&self, action: impl FnOnce(&mut Connection) -> T) -> T {
         action(&mut self.inbox.lock().connection)

@@ -44,6 +44,15 @@ impl Bypass {
         }
     }
 
+    /// Whether the connection is alive and stores into the peer's memory need no draining, by the
+    /// looks of a short send. `false` says nothing: [`is_connected`](Self::is_connected) and
+    /// [`gathers`](Self::gathers) find out.
+    #[inline(always)]
+    pub fn can_store_at_once(&self) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.is_sendable_in(rings.memory.words()))
+    }
+
     /// [`vwriteto`](Self::vwriteto), then `then`, which stores into the peer's memory. Only for a
     /// short copy between mapped memory; `None`: the caller has to make both calls itself.
     #[inline]

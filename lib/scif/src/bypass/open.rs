@@ -262,6 +262,14 @@ impl MappedRings {
             && (!self.liveness.is_due_to_send() || self.is_served())
     }
 
+    /// Whether the connection is alive and stores into the peer's memory need no draining, by the
+    /// looks of a short send. `false` says nothing.
+    #[inline(always)]
+    pub(super) fn is_sendable_in(&self, memory: RingWords<'_>) -> bool {
+        memory.state().bits() == self.sendable.load(Ordering::Relaxed)
+            && !self.liveness.may_be_due_to_send()
+    }
+
     /// Whether bytes may have arrived or the connection may have ended. Reads own memory alone.
     #[inline]
     pub(super) fn may_be_readable(&self) -> bool {

@@ -201,11 +201,7 @@ impl MappedRings {
     #[inline(always)]
     pub(super) fn send_here<T>(&self, from: Readable<'_>, sent: T) -> Option<T> {
         let mut memory = self.memory.words().undrained();
-        let is_usual = memory.state().bits() == self.sendable.load(Ordering::Relaxed);
-        if !is_usual || self.liveness.may_be_due_to_send() {
-            return None;
-        }
-        if !memory.try_lock(Side::Send, self.number) {
+        if !self.is_sendable_in(memory) || !memory.try_lock(Side::Send, self.number) {
             return None;
         }
         let Some(place) = self.producer.place_short(&memory, from.len()) else {
