@@ -196,15 +196,7 @@ mod tests {
         assert!(!is_ring(PAGE, Rights::ALL, PAGE));
         assert!(!is_ring(PAGE, Rights::ALL, usize::MAX));
         for (read, write) in [(true, false), (false, true)] {
-            assert!(!is_ring(
-                PAGE,
-                Rights {
-                    read,
-                    write,
-                    ..Rights::ALL
-                },
-                0
-            ));
+            assert!(!is_ring(PAGE, Rights { read, write }, 0));
         }
     }
 }
