@@ -8,8 +8,8 @@ use syscall::error::{EFAULT, EINVAL, Error, Result};
 
 use crate::pages::{Pages, Readable, Writable};
 
-/// A ring of bytes at the end of a mapping. A *position* counts bytes from the connection's start;
-/// its place in the ring is what is left of it modulo the ring's length.
+/// A ring of bytes in a mapping. A *position* counts bytes from the connection's start; its place
+/// in the ring is what is left of it modulo the ring's length.
 #[derive(Debug)]
 pub struct RingPages {
     pages: Pages,
@@ -28,15 +28,15 @@ unsafe impl Send for RingPages {}
 unsafe impl Sync for RingPages {}
 
 impl RingPages {
-    /// The ring that a mapping holds from `offset` on, to its end.
+    /// The ring of `bytes` bytes that a mapping holds at `offset`. It may end before the mapping
+    /// does, which is whole pages.
     ///
     /// # Errors
-    /// `EINVAL` unless the ring's length is a power of two and the mapping can be both read and
-    /// written.
-    pub fn new(pages: Pages, offset: usize) -> Result<Self> {
-        let bytes = pages.len().saturating_sub(offset);
-        let rights = pages.protection();
-        if !bytes.is_power_of_two() || !rights.read || !rights.write {
+    /// `EINVAL` unless the ring's length is a power of two, all of it is in the mapping, and that
+    /// can be both read and written.
+    pub fn new(pages: Pages, offset: usize, bytes: usize) -> Result<Self> {
+        let (room, rights) = (pages.len().saturating_sub(offset), pages.protection());
+        if !bytes.is_power_of_two() || bytes > room || !rights.read || !rights.write {
             return Err(Error::new(EINVAL));
         }
         Ok(Self {
@@ -143,7 +143,7 @@ mod tests {
 
     /// A ring of a page behind a page of something else.
     fn ring() -> RingPages {
-        RingPages::new(pages(2 * PAGE, Rights::ALL), PAGE).unwrap()
+        RingPages::new(pages(2 * PAGE, Rights::ALL), PAGE, PAGE).unwrap()
     }
 
     fn taken(ring: &RingPages, position: u64, bytes: usize) -> Result<Vec<u8>> {
@@ -188,15 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_may_be_shorter_than_a_page() {
+        let ring = RingPages::new(pages(PAGE, Rights::ALL), 0, 64).unwrap();
+        ring.put_short(64 + 8, b"bytes"[..].into()).unwrap();
+        assert_eq!(taken(&ring, 8, 5).unwrap(), b"bytes");
+        assert_eq!(taken(&ring, 60, 5).map(drop), Err(Error::new(EFAULT)));
+    }
+
+    #[test]
     fn a_ring_is_a_power_of_two_and_all_of_it_is_there() {
-        let is_ring = |bytes, rights, offset| RingPages::new(pages(bytes, rights), offset).is_ok();
-        assert!(is_ring(4 * PAGE, Rights::ALL, 0));
-        assert!(is_ring(5 * PAGE, Rights::ALL, PAGE));
-        assert!(!is_ring(4 * PAGE, Rights::ALL, PAGE));
-        assert!(!is_ring(PAGE, Rights::ALL, PAGE));
-        assert!(!is_ring(PAGE, Rights::ALL, usize::MAX));
+        let is_ring =
+            |rights, offset, bytes| RingPages::new(pages(5 * PAGE, rights), offset, bytes).is_ok();
+        assert!(is_ring(Rights::ALL, 0, 4 * PAGE) && is_ring(Rights::ALL, PAGE, 4 * PAGE));
+        assert!(is_ring(Rights::ALL, 4 * PAGE, PAGE) && is_ring(Rights::ALL, PAGE, 64));
+        assert!(!is_ring(Rights::ALL, 2 * PAGE, 4 * PAGE) && !is_ring(Rights::ALL, 0, 3 * PAGE));
+        assert!(!is_ring(Rights::ALL, 0, 0) && !is_ring(Rights::ALL, 0, 8 * PAGE));
+        assert!(!is_ring(Rights::ALL, 5 * PAGE, 64) && !is_ring(Rights::ALL, usize::MAX, 64));
         for (read, write) in [(true, false), (false, true)] {
-            assert!(!is_ring(PAGE, Rights { read, write }, 0));
+            assert!(!is_ring(Rights { read, write }, 0, PAGE));
         }
     }
 }

@@ -6,7 +6,7 @@ use scif::bypass::Bypass;
 use scif::raw::Known;
 use syscall::error::EINVAL;
 
-use crate::system::{endpoint, fail, interruptible};
+use crate::system::{endpoint, fail, interruptible, is_alone};
 use crate::{Result, range, table};
 
 /// Converts a count for C: -1 on failure, with `errno`.
@@ -33,7 +33,7 @@ unsafe extern "C" fn scif_send(
     length: c_int,
     flags: c_int,
 ) -> c_int {
-    // A negative length becomes one that no call takes at once.
+    // A negative length becomes one that no call takes at once, so that its range is never used.
     // SAFETY: the caller's memory, which is only read.
     let known = Known(unsafe { range(message, length as u32 as usize) });
     let send = |bypass: &Bypass| bypass.send_at_once(known, flags as u32);
@@ -41,26 +41,23 @@ unsafe extern "C" fn scif_send(
         return sent as c_int;
     }
     // SAFETY: as above.
-    unsafe { send_beside_threads(epd, message, length, flags) }
+    unsafe { send_otherwise(epd, message, length, flags) }
 }
 
-/// `scif_send` of a program with several threads, or of memory that was not found last. A function
-/// of its own, because it needs more registers.
+/// `scif_send` when the first way did not send. The second one is for a program with several
+/// threads, and for memory that was not the last to be looked up. A function of its own, because it
+/// needs more registers.
 ///
 /// # Safety
 /// That of [`range`].
 #[inline(never)]
-unsafe fn send_beside_threads(
-    epd: c_int,
-    message: *mut c_void,
-    length: c_int,
-    flags: c_int,
-) -> c_int {
+unsafe fn send_otherwise(epd: c_int, message: *mut c_void, length: c_int, flags: c_int) -> c_int {
     if let Ok(count @ 1..) = usize::try_from(length) {
         // SAFETY: the caller's promise.
         let message = unsafe { range(message, count) };
         let send = |bypass: &Bypass| bypass.send_at_once(message, flags as u32);
-        if let Some(Some(sent)) = table::at_once(epd, send) {
+        let is_tried = is_alone() && message.readable_if_known().is_some();
+        if !is_tried && let Some(Some(sent)) = table::at_once(epd, send) {
             return sent as c_int;
         }
     }
@@ -98,7 +95,7 @@ unsafe extern "C" fn scif_recv(
     length: c_int,
     flags: c_int,
 ) -> c_int {
-    // As above.
+    // A negative length as above.
     // SAFETY: the caller's memory, which it lets be written.
     let known = Known(unsafe { range(buffer, length as u32 as usize) });
     let receive = |bypass: &Bypass| bypass.recv_at_once(known, flags as u32);
@@ -106,25 +103,21 @@ unsafe extern "C" fn scif_recv(
         return received as c_int;
     }
     // SAFETY: as above.
-    unsafe { receive_beside_threads(epd, buffer, length, flags) }
+    unsafe { receive_otherwise(epd, buffer, length, flags) }
 }
 
-/// As [`send_beside_threads`], for `scif_recv`.
+/// As [`send_otherwise`], for `scif_recv`.
 ///
 /// # Safety
 /// That of [`range`].
 #[inline(never)]
-unsafe fn receive_beside_threads(
-    epd: c_int,
-    buffer: *mut c_void,
-    length: c_int,
-    flags: c_int,
-) -> c_int {
+unsafe fn receive_otherwise(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int {
     if let Ok(count @ 1..) = usize::try_from(length) {
         // SAFETY: the caller's promise.
         let buffer = unsafe { range(buffer, count) };
         let receive = |bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
-        if let Some(Some(received)) = table::at_once(epd, receive) {
+        let is_tried = is_alone() && buffer.writable_if_known().is_some();
+        if !is_tried && let Some(Some(received)) = table::at_once(epd, receive) {
             return received as c_int;
         }
     }

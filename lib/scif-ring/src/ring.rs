@@ -446,7 +446,8 @@ impl Consumer {
     pub fn take_found<M: RingMemory>(&self, mem: &mut M, found: Found) -> bool {
         let received = found.position.wrapping_add(found.bytes as u64);
         mem.set_position(Side::Receive, received);
-        // At least as much as `give_back` finds; `give_back` decides.
+        // About as much as `give_back` finds, which decides. Bytes that came since are seen by the
+        // next receive.
         let seen = self.seen.load(Ordering::Relaxed);
         let filled = seen.wrapping_sub(self.given.load(Ordering::Relaxed));
         filled > self.most_kept || mem.load(Word::RoomArmed) != 0

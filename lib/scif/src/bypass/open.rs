@@ -102,15 +102,16 @@ impl MappedRings {
             Pages::map(fd, offset, bytes(part), Rights::ALL, side, at)
                 .map_err(|error| Failure(error.errno))
         };
-        let ring =
-            |pages, offset| RingPages::new(pages, offset).map_err(|error| Failure(error.errno));
+        let ring = |pages, offset, bytes: u32| {
+            RingPages::new(pages, offset, bytes as usize).map_err(|error| Failure(error.errno))
+        };
         let control = Control::new(map(Part::Control, Side::Own)?, record.handle.get());
         let (known, gathers) = (control.now(), record.flags.get() & BYPASS_GATHERED != 0);
         Ok(Self {
             memory: Memory {
-                own: ring(map(Part::Own, Side::Own)?, PAGE)?,
+                own: ring(map(Part::Own, Side::Own)?, PAGE, own)?,
                 peer_page: map(Part::PeerQueuePair, side)?,
-                peer_ring: ring(map(Part::PeerRing, side)?, 0)?,
+                peer_ring: ring(map(Part::PeerRing, side)?, 0, peer)?,
                 gathers,
                 choices: control.choices(),
                 control,

@@ -110,6 +110,8 @@ struct World {
     is_far: bool,
     /// Whether stores to the peer are gathered on their way.
     gathers: bool,
+    /// The length of both rings, at most that of their page.
+    ring_bytes: u32,
     /// The daemon has died.
     is_dead: bool,
     /// An action while a window is mapped.
@@ -237,8 +239,8 @@ impl World {
             Call::BypassInfo { .. } => {
                 let record = BypassRecord {
                     handle: (fd as u32).into(),
-                    own_ring_bytes: RING.into(),
-                    peer_ring_bytes: RING.into(),
+                    own_ring_bytes: self.ring_bytes.into(),
+                    peer_ring_bytes: self.ring_bytes.into(),
                     flags: if self.gathers { BYPASS_GATHERED } else { 0 }.into(),
                     reserved: [0; 16],
                 };
@@ -332,6 +334,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
         unmapped: Rc::default(),
         is_far: false,
         gathers: false,
+        ring_bytes: RING,
         is_dead: false,
         on_map: None,
         is_control: false,
@@ -395,6 +398,47 @@ fn streams_of_all_sizes_arrive_without_the_daemon() {
         }
         assert_eq!(stage.log(), "");
     });
+}
+
+/// The mapping of a ring is whole pages, the ring may be shorter: a peer chooses its own.
+#[test]
+fn rings_shorter_than_a_page_go_round_at_their_own_length() {
+    for ring_bytes in [64, 256, 2048] {
+        play(|stage, left, right| {
+            stage.0.borrow_mut().ring_bytes = ring_bytes;
+            open(stage, left, LEFT);
+            open(stage, right, RIGHT);
+            let (mut sent, mut received) = (0_u64, 0_u64);
+            for turn in 0..600_u64 {
+                let data: Vec<u8> = (0..1 + turn * 7 % 150).map(|i| (sent + i) as u8).collect();
+                // By the short way where it is one, or by the general one alone.
+                let count = match turn % 3 {
+                    0 => left.send_at_once(data.as_slice(), 0),
+                    _ => None,
+                };
+                let send = || left.send(LEFT, data.as_slice(), 0).unwrap();
+                sent += count.unwrap_or_else(send) as u64;
+                let mut buffer = vec![0; 1 + (turn * 11 % 150) as usize];
+                let count = match turn % 5 {
+                    0 => right.recv_at_once(buffer.as_mut_slice(), 0),
+                    _ => None,
+                };
+                let count = match count {
+                    Some(count) => count,
+                    None => right.recv(RIGHT, buffer.as_mut_slice(), 0).unwrap(),
+                };
+                for byte in &buffer[..count] {
+                    assert_eq!(
+                        *byte, received as u8,
+                        "byte {received}, rings of {ring_bytes}"
+                    );
+                    received += 1;
+                }
+            }
+            assert!(received > 10_000, "{received} bytes, rings of {ring_bytes}");
+            assert_eq!(stage.log(), "");
+        });
+    }
 }
 
 #[test]
@@ -796,6 +840,7 @@ fn a_short_send_leaves_draining_to_the_general_path() {
             put(stage.control(LEFT), EPOCH_OFFSET, epoch + 1);
             assert_eq!(left.send(LEFT, b"z".as_slice(), 0), Ok(1));
             is_sent(left.send_at_once(b"!".as_slice(), 0));
+            assert_eq!(left.can_store_at_once(), !gathers);
             let count = if gathers { 1 } else { 3 };
             assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Ok(count));
         });
@@ -813,6 +858,7 @@ fn a_daemon_that_died_is_noticed_by_who_sends_as_c_programs_do() {
             None => left.send(LEFT, b"x".as_slice(), 0),
         };
         left.rings.get().unwrap().liveness.expire();
+        assert!((0..8).any(|_| !left.can_store_at_once()));
         // Few enough that the ring's end, at which the general path sends, is not reached.
         let noticed = (0..64).find(|_| match send() {
             Ok(_) => {

@@ -23,7 +23,7 @@ pub enum Target<'a> {
 }
 
 /// Memory given by address, for a call that gives up rather than look it up: of the process's
-/// memory it knows only what was found last.
+/// memory it knows only the range that was looked up last.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a>(pub Range<'a>);
 

@@ -84,12 +84,14 @@ impl End {
             let (address, bytes) = handle.part(part).ok_or("no such part")?;
             mapped(address, bytes)
         };
-        let ring = |pages, offset| RingPages::new(pages, offset).map_err(said("ring"));
+        let ring = |pages, offset, bytes: u32| {
+            RingPages::new(pages, offset, bytes as usize).map_err(said("ring"))
+        };
         Ok(Self {
             control: map(Part::Control)?,
-            own: ring(map(Part::Own)?, PAGE)?,
+            own: ring(map(Part::Own)?, PAGE, record.own_ring_bytes.get())?,
             peer_page: map(Part::PeerQueuePair)?,
-            peer_ring: ring(map(Part::PeerRing)?, 0)?,
+            peer_ring: ring(map(Part::PeerRing)?, 0, record.peer_ring_bytes.get())?,
             choices: measure(None).choices,
             producer: Producer::new(record.peer_ring_bytes.get()),
             consumer: Consumer::new(record.own_ring_bytes.get()),

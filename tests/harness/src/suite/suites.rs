@@ -188,9 +188,16 @@ fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()
     match suite.expect {
         Expect::Failure if plain && outcome.ends.iter().any(failed) => Ok(()),
         Expect::Failure => Err("a script had to end with a status other than 0".into()),
-        // The steps first: they say more than the status, which follows from them.
+        // Both: a failed step says more than the status 1 that follows from it, and nothing of a
+        // node that did not end.
+        _ if outcome.status() != 0 && failed_steps.is_empty() => {
+            Err(format!("status {}", outcome.status()).into())
+        }
+        _ if outcome.status() != 0 => {
+            let steps = failed_steps.join(", ");
+            Err(format!("status {}, failed: {steps}", outcome.status()).into())
+        }
         _ if !failed_steps.is_empty() => Err(failed_steps.join(", ").into()),
-        _ if outcome.status() != 0 => Err(format!("status {}", outcome.status()).into()),
         _ => Ok(()),
     }
 }
@@ -257,9 +264,9 @@ mod tests {
             .is_err()
         );
         let step = ["step".to_string()];
-        for status in [0, 1] {
+        for (status, message) in [(0, "step"), (1, "status 1, failed: step")] {
             let failure = judge(&good, &outcome(NodeEnd::Status(status), &[], &[]), &step);
-            assert_eq!(failure.unwrap_err().message, "step");
+            assert_eq!(failure.unwrap_err().message, message);
         }
         for end in [NodeEnd::Status(1), NodeEnd::NoStatus, NodeEnd::TimedOut] {
             assert!(judge(&good, &outcome(end, &[], &[]), &[]).is_err());
