@@ -163,8 +163,8 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     }
 }
 
-/// Whether [`is_there`] is true by a look at the range that was looked up last: only for one byte to
-/// a page of them.
+/// Whether [`is_there`] is true by a look at the range that was looked up last: only for one byte
+/// to a page of them.
 #[inline(always)]
 pub fn is_known(start: usize, bytes: usize, write: bool) -> bool {
     let known = if write { &WRITABLE } else { &READABLE };
