@@ -197,7 +197,26 @@ static void call_gone(uint16_t node) {
     GIVES(scif_close(control), 0);
 }
 
-/* 18: several sends that do not wait, then one that does; they fit without a reader. */
+/* Calls with wrong arguments, which move nothing. */
+static void try_wrong_arguments(scif_epd_t epd) {
+    char byte = 0;
+    FAILS(scif_send(epd, &byte, -1, 0), EINVAL);
+    FAILS(scif_recv(epd, &byte, -1, 0), EINVAL);
+    FAILS(scif_send(epd, &byte, 1, 64), EINVAL);
+    FAILS(scif_recv(epd, &byte, 1, 64), EINVAL);
+    GIVES(scif_send(epd, &byte, 0, 0), 0);
+    GIVES(scif_recv(epd, &byte, 0, 0), 0);
+    for (int length = 1; length <= 2 * PAGE; length *= 2) {
+        FAILS(scif_send(epd, NULL, length, 0), EFAULT);
+        FAILS(scif_send(epd, (void *)PAGE, length, 0), EFAULT);
+        FAILS(scif_send(epd, (void *)-PAGE, length, 0), EFAULT);
+    }
+    FAILS(scif_send(-1, &byte, 1, 0), EBADF);
+    FAILS(scif_recv(-1, &byte, 1, 0), EBADF);
+}
+
+/* 18: several sends that do not wait, then one that does; they fit without a reader. Their memory is
+ * the stack's and the heap's in turn, and calls with wrong arguments are among them. */
 static void serve_mixed(void) {
     scif_epd_t epd = serve_one(2018);
     expect(epd, 's');
@@ -213,8 +232,14 @@ static void call_mixed(uint16_t node) {
     char data[9 * 64];
     fill(data, sizeof data, 18);
     tell(epd, 's');
-    for (int i = 0; i < 8; i++)
-        GIVES(scif_send(epd, data + 64 * i, 64, 0), 64);
+    char *copy = malloc(sizeof data);
+    CHECK(copy != NULL);
+    memcpy(copy, data, sizeof data);
+    for (int i = 0; i < 8; i++) {
+        GIVES(scif_send(epd, (i % 2 ? copy : data) + 64 * i, 64, 0), 64);
+        try_wrong_arguments(epd);
+    }
+    free(copy);
     send_all(epd, data + 8 * 64, 64);
     expect(epd, 'k');
     GIVES(scif_close(epd), 0);
