@@ -329,22 +329,6 @@ impl<'a> Mapped<'a> {
         unsafe { copy::copy_short(from.start.as_ptr(), to.as_ptr(), from.bytes) };
         Ok(())
     }
-
-    /// Copies as [`take`](Pages::take) does, `bytes` bytes, at most
-    /// [`SMALL_BYTES`](copy::SMALL_BYTES).
-    ///
-    /// # Errors
-    /// Those of [`take`](Pages::take); `EFAULT` when `bytes` is more than `to` has room for.
-    #[inline(always)]
-    pub fn take_short(self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
-        let from = self.place(offset, bytes, false)?;
-        if bytes > to.bytes {
-            return Err(Error::new(EFAULT));
-        }
-        // SAFETY: the source is checked, the target known to be there.
-        unsafe { copy::copy_short(from.as_ptr(), to.start.as_ptr(), bytes) };
-        Ok(())
-    }
 }
 
 impl Drop for Pages {

@@ -187,17 +187,18 @@ impl<'a> Range<'a> {
         is_there.then(|| unsafe { Readable::new(start, self.bytes) })
     }
 
-    /// As [`readable`](Self::readable), by a look at the memory that was found last. `None` says
+    /// As [`readable`](Self::readable), by a look at the range that was looked up last. `None` says
     /// nothing.
     #[inline(always)]
     pub fn readable_if_known(self) -> Option<Readable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
         let is_known = reachable::is_known(self.address, self.bytes, false);
-        // SAFETY: as above.
+        // SAFETY: looked up, and not unmapped since, as whoever unmaps memory reports that; the
+        // program keeps its memory as long as the call runs.
         is_known.then(|| unsafe { Readable::new(start, self.bytes) })
     }
 
-    /// As [`writable`](Self::writable), by a look at the memory that was found last. `None` says
+    /// As [`writable`](Self::writable), by a look at the range that was looked up last. `None` says
     /// nothing.
     #[inline(always)]
     pub fn writable_if_known(self) -> Option<Writable<'a>> {

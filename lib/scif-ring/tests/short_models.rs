@@ -21,7 +21,7 @@ fn send_short<const F: bool>(end: &mut End<F>, producer: &Producer, byte: u8) ->
         end.unlock(Side::Send);
         return None;
     };
-    // The ring never ends among the bytes of one byte.
+    // A ring never ends within one byte.
     let offset = producer.offset(place).unwrap();
     end.write_peer(offset, &[byte]).unwrap();
     producer.put_placed(end, place).unwrap();

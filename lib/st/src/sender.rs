@@ -399,8 +399,8 @@ impl Sender {
     }
 
     /// Sends a header of level 1 in the usual case: nothing has changed, and room is known. Returns
-    /// whether it was sent. Calls nothing, apart from inlined functions, behind which it does
-    /// anything, so that no registers are saved.
+    /// whether it was sent. Except for inlined functions, it calls another one only as the last
+    /// thing that it does, so that few registers are saved.
     #[inline(never)]
     fn send_short(&mut self, message: &[u8; MAX_HEADER_BYTES]) -> bool {
         let Some(mut windows) = self.half.shared.windows_at_once() else {
@@ -412,6 +412,7 @@ impl Sender {
         match self.queue.send_message(&mut windows, message) {
             Ok(Some(sent)) if sent.wake => self.wake_peer(),
             Ok(Some(_)) => true,
+            // The general path tries again, and reports an error.
             Ok(None) | Err(_) => false,
         }
     }

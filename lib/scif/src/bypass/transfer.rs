@@ -196,8 +196,8 @@ impl MappedRings {
     /// has changed, the lock is free, there is room. Returns `sent`. `None`: nothing was sent, and
     /// the general path ([`send`](Self::send)) has to send.
     ///
-    /// This function and the receives make no call, apart from inlined ones, behind which they do
-    /// anything, so that everything stays in registers.
+    /// Except for inlined functions, this function and the receives call another one only as the
+    /// last thing that they do, so that everything stays in registers.
     #[inline(always)]
     pub(super) fn send_here<T>(&self, from: Readable<'_>, sent: T) -> Option<T> {
         let mut memory = self.memory.words().undrained();
