@@ -64,7 +64,7 @@ mod rma;
 mod std_io;
 mod window;
 
-pub use bypass::{BusyPoll, Peeked, Waiting};
+pub use bypass::{BusyPoll, Peeked, ShortWrite, Waiting};
 pub use client_memory::memory::{Memory, View};
 pub use endpoint::{Arrived, DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};

@@ -6,9 +6,10 @@ use client_memory::memory::Memory;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use syscall::error::EINVAL;
 
+use crate::bypass::ShortWrite;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::raw::{self, Range, Source, Target};
+use crate::raw::{self, Data, Range, Source, Target};
 use crate::window::Part;
 
 /// The side whose transfers a fence covers.
@@ -145,21 +146,20 @@ impl Endpoint {
             .vwriteto(self.fd(), from, remote, flags.bits())?)
     }
 
-    /// Writes a few bytes of own memory to the peer's windows, then calls `then`, which stores
-    /// more into the peer's memory through mappings. A reader that finds those stores finds the
-    /// bytes too, unless stores may be [gathered](Self::gathers). Both are on their way at the
-    /// same time, whereas a [write](Self::vwrite_source) waits until its bytes have arrived.
-    /// Returns what `then` returns; `then` must not call this endpoint. `None`: this cannot be
-    /// done at once, for example because the bytes are too many or the windows are not mapped.
-    /// Then `then` was not called, but the bytes may have been written.
-    #[inline]
-    pub fn vwrite_short_then<T>(
+    /// Writes a few bytes of own memory to the peer's windows; the copy ends when the result is
+    /// dropped. What is stored into the peer's memory before that, through mappings, is on its way
+    /// at the same time, and a reader that finds it finds the bytes too; a
+    /// [write](Self::vwrite_source) waits until its bytes have arrived. The end is a full fence.
+    /// This endpoint must not be called before it. `None`: this cannot be done at once, for
+    /// example because the bytes are too many, the windows are not mapped, or stores may be
+    /// [gathered](Self::gathers). The bytes may have been written then.
+    #[inline(always)]
+    pub fn begin_short_write<'a>(
         &self,
-        from: Source<'_>,
+        from: impl Data<'a>,
         remote: i64,
-        then: impl FnOnce() -> T,
-    ) -> Option<T> {
-        self.bypass().vwrite_short_then(from, remote, then)
+    ) -> Option<ShortWrite<'_>> {
+        self.bypass().begin_short_write(from, remote)
     }
 
     /// As [`vread_from`](Self::vread_from), into memory given by slice or by address.

@@ -221,9 +221,34 @@ impl Sender {
         if self.free() == 0 && self.room(mem)? == 0 {
             return Ok(None);
         }
+        self.store_message(mem, message)?;
+        mem.fence();
+        let wake = self.is_awaited(mem);
+        Ok(Some(Sent { wake }))
+    }
+
+    /// The first half of [`send_message`](Sender::send_message), when there is [room](Sender::free):
+    /// stores the header. A full fence has to follow, and then [`is_awaited`](Sender::is_awaited).
+    ///
+    /// # Errors
+    /// `Memory`.
+    #[inline(always)]
+    pub fn store_message<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        message: &[u8; PAYLOAD_BYTES],
+    ) -> Result<(), M::Error> {
         mem.fill_peer(self.next.at, message, tail(self.next, Kind::Message))?;
-        let next = self.lane.after(self.next);
-        Ok(Some(self.sent(mem, 1, next)))
+        self.pushed = self.pushed.wrapping_add(1);
+        self.next = self.lane.after(self.next);
+        Ok(())
+    }
+
+    /// The second half of [`send_message`](Sender::send_message), behind a full fence: whether the
+    /// peer sleeps until something is sent, and has to be woken. Clears its wish.
+    #[inline(always)]
+    pub fn is_awaited<M: QueueMemory>(&self, mem: &mut M) -> bool {
+        clear_wish(mem, self.lane.word(ARMED))
     }
 
     /// Sends headers of level 1, in order, while there is room and another header. Returns how
@@ -407,6 +432,9 @@ impl Receiver {
         mem: &mut M,
         message: &mut [u8],
     ) -> Result<Next, QueueError<M::Error>> {
+        if let Some(next) = self.receive_usual(mem, message) {
+            return Ok(next);
+        }
         let slot = self.next;
         match filled(mem, slot).map(Kind::from_word) {
             Some(Some(Kind::Message)) => {}
@@ -418,6 +446,28 @@ impl Receiver {
         mem.read(slot.at, &mut message[..bytes]);
         let wake = self.took(mem, 1, self.lane.after(slot))?;
         Ok(Next::Message { wake })
+    }
+
+    /// [`receive_message`](Receiver::receive_message) in the usual cases: nothing is there, or a
+    /// header is and no slot has to be given back. It changes this end's window in no way, and
+    /// reads no other. `None`: another case; nothing was done.
+    #[inline(always)]
+    pub fn receive_usual<M: QueueMemory>(&mut self, mem: &M, message: &mut [u8]) -> Option<Next> {
+        let slot = self.next;
+        let found = mem.load_long(slot.tail());
+        if found != tail(slot, Kind::Message) {
+            return (found >> 32 != u64::from(slot.sequence)).then_some(Next::Nothing);
+        }
+        let taken = self.taken.wrapping_add(1);
+        let kept = taken.wrapping_sub(self.given);
+        if kept >= self.quarter || mem.load(self.lane.word(ROOM)) != 0 {
+            return None;
+        }
+        let bytes = message.len().min(PAYLOAD_BYTES);
+        mem.read(slot.at, &mut message[..bytes]);
+        self.taken = taken;
+        self.next = self.lane.after(slot);
+        Some(Next::Message { wake: false })
     }
 
     /// Takes the headers of level 1 that have arrived, in order and up to the first descriptor of
@@ -587,5 +637,11 @@ fn arm<M: QueueMemory>(mem: &mut M, offset: usize) -> Result<(), M::Error> {
 fn take_wish<M: QueueMemory>(mem: &mut M, offset: usize) -> bool {
     // The store must be visible before this look: the peer stores its request, then looks.
     mem.fence();
+    clear_wish(mem, offset)
+}
+
+/// [`take_wish`] behind a full fence.
+#[inline]
+fn clear_wish<M: QueueMemory>(mem: &mut M, offset: usize) -> bool {
     mem.load(offset) != 0 && mem.clear(offset) != 0
 }

@@ -24,6 +24,13 @@ impl<'a> Words<'a> {
         })
     }
 
+    /// [`of`](Self::of) without a reason.
+    #[inline(always)]
+    fn at_once(view: &'a View) -> Option<Self> {
+        let (short, long) = (view.words_u32().ok()?, view.words_u64().ok()?);
+        Some(Self { short, long })
+    }
+
     /// The double words of the first `bytes` bytes of a slot's body.
     #[inline]
     fn body(&self, offset: usize, bytes: usize) -> &'a [AtomicU64] {
@@ -88,13 +95,9 @@ impl<'a> Windows<'a> {
     /// why.
     #[inline(always)]
     pub fn undrained(own: &'a View, peer: &'a View) -> Option<Self> {
-        let words = |view: &'a View| {
-            let (short, long) = (view.words_u32().ok()?, view.words_u64().ok()?);
-            Some(Words { short, long })
-        };
         Some(Self {
-            own: words(own)?,
-            peer: words(peer)?,
+            own: Words::at_once(own)?,
+            peer: Words::at_once(peer)?,
             gathers: false,
         })
     }
@@ -105,10 +108,11 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// This end's window of a closed connection: what has arrived can be read, and nothing is sent.
-pub struct ClosedWindow<'a>(Words<'a>);
+/// This end's window alone: what has arrived can be read, and nothing is sent. It is all that is
+/// left of a closed connection.
+pub struct OwnWindow<'a>(Words<'a>);
 
-impl<'a> ClosedWindow<'a> {
+impl<'a> OwnWindow<'a> {
     /// The window in this view.
     ///
     /// # Errors
@@ -116,15 +120,23 @@ impl<'a> ClosedWindow<'a> {
     pub fn new(own: &'a View) -> crate::Result<Self> {
         Words::of(own).map(Self)
     }
+
+    /// [`new`](Self::new) without a reason, which would be a call.
+    #[inline(always)]
+    pub fn at_once(own: &'a View) -> Option<Self> {
+        Words::at_once(own).map(Self)
+    }
 }
 
-impl QueueMemory for ClosedWindow<'_> {
+impl QueueMemory for OwnWindow<'_> {
     type Error = Infallible;
 
+    #[inline]
     fn load(&self, offset: usize) -> u32 {
         self.0.short(offset).load(Ordering::Acquire)
     }
 
+    #[inline]
     fn load_long(&self, offset: usize) -> u64 {
         self.0.long(offset).load(Ordering::Acquire)
     }
@@ -133,6 +145,7 @@ impl QueueMemory for ClosedWindow<'_> {
         self.0.short(offset).swap(0, Ordering::SeqCst)
     }
 
+    #[inline]
     fn read(&self, offset: usize, body: &mut [u8]) {
         self.0.read(offset, body);
     }

@@ -32,7 +32,10 @@ struct Filled<'a> {
 impl Condition for Filled<'_> {
     #[inline]
     fn look(&mut self) -> Result<bool> {
-        Ok(self.queue.is_ready(&self.shared.windows()?))
+        match self.shared.own_window_at_once() {
+            Some(own) => Ok(self.queue.is_ready(&own)),
+            None => Ok(self.queue.is_ready(&self.shared.windows()?)),
+        }
     }
 
     fn arm(&mut self) -> Result<bool> {
@@ -236,6 +239,22 @@ impl Receiver {
     /// waits for it.
     #[inline(always)]
     fn next(&mut self, message: &mut [u8], deadline: Deadline) -> Result<()> {
+        loop {
+            let Some(own) = self.half.shared.own_window_at_once() else {
+                return self.next_otherwise(message, deadline);
+            };
+            match self.queue.receive_usual(&own, message) {
+                Some(Next::Nothing) => self.wait_for_descriptor(deadline)?,
+                Some(_) => return Ok(()),
+                None => return self.next_otherwise(message, deadline),
+            }
+        }
+    }
+
+    /// [`next`](Self::next) in every case.
+    #[cold]
+    #[inline(never)]
+    fn next_otherwise(&mut self, message: &mut [u8], deadline: Deadline) -> Result<()> {
         loop {
             let shared = &self.half.shared;
             let found = self.queue.receive_message(&mut shared.windows()?, message);

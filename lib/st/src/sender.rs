@@ -3,7 +3,7 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use scif::raw::{Range, Source};
+use scif::raw::{Data, Range, Source};
 use scif::{Memory, RmaFlags, Waiting};
 use st_core::queue::{self, Descriptor};
 use zerocopy::{Immutable, IntoBytes};
@@ -56,15 +56,6 @@ pub(crate) fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_B
     let mut message = [0; MAX_HEADER_BYTES];
     message[..size_of::<T>()].copy_from_slice(header.as_bytes());
     message
-}
-
-/// The length of data in bytes.
-#[inline]
-fn length(data: &Source<'_>) -> u64 {
-    match data {
-        Source::Slice(bytes) => bytes.len() as u64,
-        Source::Range(range) => range.bytes() as u64,
-    }
 }
 
 impl Sender {
@@ -154,7 +145,7 @@ impl Sender {
     #[inline]
     pub fn put_source(&mut self, data: Source<'_>, to: Place) -> Result<()> {
         let shared = &self.half.shared;
-        let bytes = length(&data);
+        let bytes = data.bytes() as u64;
         let offset = to.check(shared, bytes)?;
         if bytes == 0 {
             return shared.check();
@@ -195,7 +186,7 @@ impl Sender {
         header: &T,
         deadline: Deadline,
     ) -> Result<()> {
-        self.put_source_with(data.into(), to, header, deadline)
+        self.put_data_with(data, to, header, deadline)
     }
 
     /// Puts data that is given as a slice or by address, and sends a header as
@@ -211,46 +202,72 @@ impl Sender {
         header: &T,
         deadline: Deadline,
     ) -> Result<()> {
-        // The slot comes first: only this half fills it.
-        self.wait_for_room(1, deadline)?;
+        self.put_data_with(data, to, header, deadline)
+    }
+
+    #[inline(always)]
+    fn put_data_with<'a, T: IntoBytes + Immutable>(
+        &mut self,
+        data: impl Data<'a>,
+        to: Place,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<()> {
         let message = message(header);
-        if self.put_and_send(data, to, &message)? {
-            return Ok(());
-        }
-        self.put_source(data, to)?;
-        // The connection was there for the data; whether it has ended since is not asked again.
-        self.half.shared.check_over()?;
-        match self.try_send_message(&message)? {
+        match self.put_short(data, &to, &message) {
             true => Ok(()),
-            false => self.wait_and_send_message(&message, Deadline::Now),
+            false => self.put_long(data.into(), to, &message, deadline),
         }
     }
 
-    /// Copies short data and sends a header, if there is room and nothing unusual prevents it.
-    /// Returns whether it did; if not, the header was not sent, and the data still has to be
-    /// copied.
-    #[inline]
-    fn put_and_send(
+    /// Puts short data and sends a header in the usual case: nothing has changed, room is known,
+    /// and the last short put went to the same memory. Returns whether it did; if not, the header
+    /// was not sent, and the data still has to be copied.
+    #[inline(always)]
+    fn put_short<'a>(
+        &mut self,
+        data: impl Data<'a>,
+        to: &Place,
+        message: &[u8; MAX_HEADER_BYTES],
+    ) -> bool {
+        let shared = &self.half.shared;
+        // Only this half fills a slot.
+        let has_room = self.queue.free() > 0 && shared.is_known_live();
+        let Some(mut windows) = shared.windows_undrained().filter(|_| has_room) else {
+            return false;
+        };
+        let Ok(offset) = to.check(shared, data.bytes() as u64) else {
+            return false;
+        };
+        let Some(write) = shared.endpoint.begin_short_write(data, offset) else {
+            return false;
+        };
+        let Ok(()) = self.queue.store_message(&mut windows, message);
+        // A full fence.
+        drop(write);
+        match self.queue.is_awaited(&mut windows) {
+            true => self.wake_peer(),
+            false => true,
+        }
+    }
+
+    /// [`put_source_with`](Self::put_source_with) in every case.
+    #[inline(never)]
+    fn put_long(
         &mut self,
         data: Source<'_>,
         to: Place,
         message: &[u8; MAX_HEADER_BYTES],
-    ) -> Result<bool> {
-        let Half {
-            shared, channel, ..
-        } = &self.half;
-        let offset = to.check(shared, length(&data))?;
-        shared.check_over()?;
-        let (mut windows, queue) = (shared.windows()?, &mut self.queue);
-        let send = || queue.send_message(&mut windows, message);
-        let Some(sent) = shared.endpoint.vwrite_short_then(data, offset, send) else {
-            return Ok(false);
-        };
-        let sent = sent.map_err(|error| shared.queue_error(error))?;
-        if sent.is_some_and(|sent| sent.wake) {
-            shared.wake_peer(*channel);
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.wait_for_room(1, deadline)?;
+        self.put_source(data, to)?;
+        // The connection was there for the data; whether it has ended since is not asked again.
+        self.half.shared.check_over()?;
+        match self.try_send_message(message)? {
+            true => Ok(()),
+            false => self.wait_and_send_message(message, Deadline::Now),
         }
-        Ok(sent.is_some())
     }
 
     /// Returns once everything that this end has put is in the peer's memory, for every program
@@ -399,9 +416,8 @@ impl Sender {
     }
 
     /// Sends a header of level 1 in the usual case: nothing has changed, and room is known. Returns
-    /// whether it was sent. Except for inlined functions, it calls another one only as the last
-    /// thing that it does, so that few registers are saved.
-    #[inline(never)]
+    /// whether it was sent.
+    #[inline(always)]
     fn send_short(&mut self, message: &[u8; MAX_HEADER_BYTES]) -> bool {
         let Some(mut windows) = self.half.shared.windows_at_once() else {
             return false;

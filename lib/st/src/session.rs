@@ -25,7 +25,7 @@ use self::waiting::Want;
 use crate::deadline::{Deadline, now};
 use crate::error::{Error, Result};
 use crate::listener::connect;
-use crate::memory::ClosedWindow;
+use crate::memory::OwnWindow;
 use crate::options::Options;
 use crate::region::Registered;
 use crate::sender::message;
@@ -273,7 +273,7 @@ impl Session {
                 }
                 received
             }
-            (None, Some(rest)) => self.engine.receive(&mut ClosedWindow::new(rest)?),
+            (None, Some(rest)) => self.engine.receive(&mut OwnWindow::new(rest)?),
             (None, None) => return self.check().map(|()| None),
         };
         match received.map_err(fault)? {

@@ -19,7 +19,7 @@ use st_core::record::{RECORD_BYTES, Record};
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::memory::Windows;
+use crate::memory::{OwnWindow, Windows};
 
 /// Most bytes of the stream that are received at a time.
 const PIECE: usize = 16 * RECORD_BYTES;
@@ -135,12 +135,29 @@ impl Shared {
     /// [`windows`](Self::windows) find out.
     #[inline(always)]
     pub fn windows_at_once(&self) -> Option<Windows<'_>> {
-        let is_usual =
-            self.endpoint.can_store_at_once() && self.over.load(Ordering::Relaxed) == LIVE;
-        match is_usual {
-            true => Windows::undrained(&self.own_window, &self.peer_window),
+        match self.endpoint.can_store_at_once() && self.is_known_live() {
+            true => self.windows_undrained(),
             false => None,
         }
+    }
+
+    /// The queue windows for a caller that finds out that nothing has to be drained.
+    #[inline(always)]
+    pub fn windows_undrained(&self) -> Option<Windows<'_>> {
+        Windows::undrained(&self.own_window, &self.peer_window)
+    }
+
+    /// Whether no end of the connection is known.
+    #[inline(always)]
+    pub fn is_known_live(&self) -> bool {
+        self.over.load(Ordering::Relaxed) == LIVE
+    }
+
+    /// This end's queue window alone, for a call that stores nowhere. `None`:
+    /// [`windows`](Self::windows) says why.
+    #[inline(always)]
+    pub fn own_window_at_once(&self) -> Option<OwnWindow<'_>> {
+        OwnWindow::at_once(&self.own_window)
     }
 
     /// Runs an action on the protocol's state of the connection.

@@ -5,6 +5,7 @@
 use hal::copy::SMALL_BYTES;
 use scif_abi::flags::SendFlags;
 
+use super::rma::ShortWrite;
 use super::{BLOCK, Bypass};
 use crate::raw::{Data, Room};
 
@@ -50,21 +51,20 @@ impl Bypass {
     #[inline(always)]
     pub fn can_store_at_once(&self) -> bool {
         let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.is_sendable_in(rings.memory.words()))
+        rings.is_some_and(|rings| rings.is_sendable_in(rings.memory.control.now()))
     }
 
-    /// [`vwriteto`](Self::vwriteto), then `then`, which stores into the peer's memory. Only for a
-    /// short copy between mapped memory; `None`: the caller has to make both calls itself.
-    #[inline]
-    pub fn vwrite_short_then<'a, T>(
+    /// [`vwriteto`](Self::vwriteto) of a short copy between mapped memory, which the caller may let
+    /// end later. `None`: nothing is known to be copied.
+    #[inline(always)]
+    pub fn begin_short_write<'a>(
         &self,
         from: impl Data<'a>,
         remote: i64,
-        then: impl FnOnce() -> T,
-    ) -> Option<T> {
+    ) -> Option<ShortWrite<'_>> {
         if !is_short(from.bytes()) {
             return None;
         }
-        self.rings.get()?.put_short(from.readable()?, remote, then)
+        self.rings.get()?.put_short(from.readable()?, remote)
     }
 }

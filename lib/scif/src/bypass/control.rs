@@ -133,6 +133,13 @@ impl Control {
         self.pages.u32_at::<OFFSET>()
     }
 
+    /// Ends what [`enter`](scif_ring::validity::enter) began, whatever has changed meanwhile, and
+    /// is a full fence: on x86 a locked subtraction is both.
+    #[inline]
+    pub fn leave_and_fence(&self) {
+        self.busy_word().fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// The copy routines that the daemon measured as the fastest on this machine.
     pub fn choices(&self) -> Choices {
         let word = self.pages.u32_at::<{ COPY_ROUTINES_OFFSET as usize }>();

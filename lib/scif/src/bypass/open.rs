@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 use super::control::{Control, StateWord};
 use super::liveness::DaemonLiveness;
 use super::memory::{Memory, RingWords};
-use super::rma::{Local, Rma, SMALL_BYTES};
+use super::rma::{Local, Rma, SMALL_BYTES, ShortWrite};
 use super::windows::Use;
 use crate::raw;
 
@@ -245,7 +245,7 @@ impl MappedRings {
     /// reads as the magic number. If that word is right, all loads made before this one were good,
     /// too.
     #[inline]
-    fn reaches_peer(&self) -> bool {
+    pub(super) fn reaches_peer(&self) -> bool {
         let magic = self.memory.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
         self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
     }
@@ -266,8 +266,8 @@ impl MappedRings {
     /// Whether the connection is alive and stores into the peer's memory need no draining, by the
     /// looks of a short send. `false` says nothing.
     #[inline(always)]
-    pub(super) fn is_sendable_in(&self, memory: RingWords<'_>) -> bool {
-        memory.state().bits() == self.sendable.load(Ordering::Relaxed)
+    pub(super) fn is_sendable_in(&self, state: StateWord) -> bool {
+        state.bits() == self.sendable.load(Ordering::Relaxed)
             && !self.liveness.may_be_due_to_send()
     }
 
@@ -315,23 +315,14 @@ impl MappedRings {
         self.reaches_peer().then_some(value)
     }
 
-    /// Copies at most [`COPY_SHORT`] bytes to the peer's windows in the usual case, and calls
-    /// `then` behind that. `None`: [`transfer`](Self::transfer) has to copy.
-    #[inline]
-    pub(super) fn put_short<T>(
-        &self,
-        from: Readable<'_>,
-        offset: i64,
-        then: impl FnOnce() -> T,
-    ) -> Option<T> {
+    /// Copies at most [`COPY_SHORT`] bytes to the peer's windows, by the looks of a short send.
+    /// `None`: [`transfer`](Self::transfer) has to copy.
+    #[inline(always)]
+    pub(super) fn put_short(&self, from: Readable<'_>, offset: i64) -> Option<ShortWrite<'_>> {
         let control = &self.memory.control;
         let state = control.now();
-        // Once the descriptor is closed, the known word is [`StateWord::ENDED`].
-        let is_usual = state.bits() == self.known.load(Ordering::SeqCst)
-            && !self.liveness.may_be_due_to_send();
-        let reached = || self.reaches_peer().then(then);
-        match is_usual {
-            true => (self.rma).put_short(control, state, (from, offset), reached),
+        match self.is_sendable_in(state) {
+            true => self.rma.put_short(control, state, (from, offset)),
             false => None,
         }
     }

@@ -6,6 +6,7 @@
 //! has gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is
 //! left to the daemon, and with it every error.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable, Writable};
@@ -15,6 +16,7 @@ use client_memory::rights::Rights;
 use hal::copy;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;
+use hal::pause::yield_now;
 use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
@@ -54,6 +56,52 @@ struct Space {
 /// The mapped windows of a connection.
 pub struct Rma {
     spaces: Mutex<Spaces>,
+    /// Locked for as long as a short copy takes, which never waits for it: it is freed by a plain
+    /// store, where the other lock takes a locked instruction. Whoever holds both took the other
+    /// one first.
+    recent: spin::Mutex<Option<Recent>>,
+}
+
+/// A short copy into the peer's windows that has been made. It ends when this value is dropped: a
+/// locked operation, which waits until its bytes have reached memory, and is a full fence. What is
+/// stored before that is on its way at the same time.
+///
+/// As in [`Rma::fetch`], the copy counts even if a window goes meanwhile: a second store would undo
+/// what the peer has done since.
+pub struct ShortWrite<'a> {
+    control: &'a Control,
+    recent: spin::MutexGuard<'a, Option<Recent>>,
+}
+
+impl Drop for ShortWrite<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.control.leave_and_fence();
+    }
+}
+
+/// The mapping of a part of the peer's windows to which the last short copy was made.
+struct Recent {
+    pages: Arc<Pages>,
+    /// The offset of its first byte in the peer's registered address space.
+    start: i64,
+    /// Its length.
+    bytes: usize,
+    /// The state word for which it is valid.
+    state: StateWord,
+}
+
+impl Recent {
+    /// Whether there is such a mapping that is valid in `state` and has all of a range.
+    #[inline(always)]
+    fn holds(recent: &Option<Self>, state: StateWord, offset: i64, bytes: usize) -> bool {
+        recent.as_ref().is_some_and(|recent| {
+            // Before the mapping's beginning it is a large number, which is not inside.
+            let ahead = offset.wrapping_sub(recent.start) as usize;
+            let rest = recent.bytes.checked_sub(ahead);
+            recent.state == state && rest.is_some_and(|rest| bytes <= rest)
+        })
+    }
 }
 
 struct Spaces {
@@ -331,6 +379,7 @@ impl Rma {
                 own: Space::new(true, Side::Own),
                 peer: Space::new(false, side),
             }),
+            recent: spin::Mutex::new(None),
         }
     }
 
@@ -338,7 +387,21 @@ impl Rma {
     pub fn refresh(&self, state: StateWord) {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
-            spaces.renew(state);
+            self.renew(&mut spaces, state);
+        }
+    }
+
+    /// [`refresh`](Self::refresh) when the state has changed.
+    #[cold]
+    fn renew(&self, spaces: &mut Spaces, state: StateWord) {
+        spaces.renew(state);
+        // Its owner gets the memory back only when no program has it mapped. A copy that holds the
+        // lock is of some hundred instructions.
+        loop {
+            match self.recent.try_lock() {
+                Some(mut recent) => return *recent = None,
+                None => yield_now(),
+            }
         }
     }
 
@@ -347,7 +410,7 @@ impl Rma {
     pub fn prepare(&self, epd: usize, state: StateWord, offset: i64, bytes: u64) -> bool {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
-            spaces.renew(state);
+            self.renew(&mut spaces, state);
         }
         spaces.peer.windows.prepare(offset, bytes);
         let mut cover = |what| {
@@ -386,7 +449,7 @@ impl Rma {
         }
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
-            spaces.renew(state);
+            self.renew(&mut spaces, state);
         }
         let windows = &mut spaces.peer.windows;
         if windows.find(offset, BYTES, Use::Write).is_none() {
@@ -436,36 +499,57 @@ impl Rma {
     }
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
-    /// in the usual case: the mapping that was used last has the place and is valid in `state`.
-    /// `state` is the present state of a connection that is alive and whose descriptor is open.
+    /// in the usual case: the mapping of the last short copy has the place and is valid in `state`,
+    /// which is the present state of a connection that is alive and whose descriptor is open.
     /// `None`: [`transfer`](Self::transfer) has to copy.
-    ///
-    /// Behind the copy it calls `then` and returns what that returns. `None`: neither was done, or
-    /// `then` returned none. The end of a copy is a locked operation, which waits until its bytes
-    /// have reached memory; what `then` stores is on its way at the same time.
-    #[inline]
-    pub fn put_short<T>(
-        &self,
-        control: &Control,
+    #[inline(always)]
+    pub fn put_short<'a>(
+        &'a self,
+        control: &'a Control,
         state: StateWord,
         (from, offset): (Readable<'_>, i64),
-        then: impl FnOnce() -> Option<T>,
-    ) -> Option<T> {
+    ) -> Option<ShortWrite<'a>> {
+        let mut recent = self.recent.try_lock()?;
+        if !Recent::holds(&recent, state, offset, from.len()) {
+            drop(recent);
+            recent = self.note_recent(state, offset, from.len())?;
+        }
+        if !enter(&mut &*control, state.epoch()) {
+            return None;
+        }
+        let write = ShortWrite { control, recent };
+        let Recent { pages, start, .. } = write.recent.as_ref()?;
+        let at = offset.wrapping_sub(*start) as usize;
+        pages.put_short(at, from).ok().map(|()| write)
+    }
+
+    /// Makes the mapping of a range the one for short copies. `None`: it is not mapped for
+    /// writing, or another thread copies.
+    #[cold]
+    #[inline(never)]
+    fn note_recent(
+        &self,
+        state: StateWord,
+        offset: i64,
+        bytes: usize,
+    ) -> Option<spin::MutexGuard<'_, Option<Recent>>> {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
             return None;
         }
-        let windows = &mut spaces.peer.windows;
-        let (pages, at) = windows.find_again(offset, from.len() as u64, Use::Write)?;
-        let epoch = state.epoch();
-        if !enter(&mut &*control, epoch) {
+        let bytes = bytes as u64;
+        let piece = spaces.peer.windows.find(offset, bytes, Use::Write)?;
+        if piece.bytes < bytes {
             return None;
         }
-        let put = pages.put_short(at, from);
-        let result = put.ok().and_then(|()| then());
-        // As in `fetch`, the copy counts: a second store would undo what the peer has done since.
-        let _ = leave(&mut &*control, epoch);
-        result
+        let mut recent = self.recent.try_lock()?;
+        *recent = Some(Recent {
+            pages: piece.pages.clone(),
+            start: offset.wrapping_sub(piece.at as i64),
+            bytes: piece.pages.len(),
+            state,
+        });
+        Some(recent)
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
@@ -498,7 +582,7 @@ impl Rma {
         };
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
-            spaces.renew(state);
+            self.renew(&mut spaces, state);
         }
         if length <= SMALL_BYTES
             && let Some(ends) = spaces.find(&local, remote, 0, length)

@@ -1205,28 +1205,59 @@ fn a_prepared_window_is_written_without_the_daemon_from_the_first_byte_on() {
 }
 
 #[test]
-fn what_follows_a_short_copy_comes_before_the_end_of_the_copy() {
-    let nothing = |left: &Bypass, bytes: &[u8]| {
-        let called = left.vwrite_short_then(bytes, 4100, || panic!("called"));
-        assert_eq!(called, None::<()>);
+fn a_short_copy_lasts_until_its_end_is_asked_for() {
+    let nothing = |left: &Bypass, bytes: &[u8], offset: i64| {
+        assert!(left.begin_short_write(bytes, offset).is_none());
     };
-    play(|_, left, _| nothing(left, &[7; 8]));
+    play(|_, left, _| nothing(left, &[7; 8], 4100));
     rings(|stage, left, _| {
         let busy = || get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT));
         // It is not mapped.
-        nothing(left, &[7; 8]);
+        nothing(left, &[7; 8], 4100);
         assert_eq!(left.prepare_window(LEFT, 4096, 8192), Ok(()));
         left.vwriteto(LEFT, [6; 8].as_slice(), 4100, 4).unwrap();
-        let seen = left.vwrite_short_then([7; 8].as_slice(), 4100, || {
-            (stage.window(RIGHT)[4107].load(Relaxed), busy())
-        });
-        assert_eq!((seen, busy()), (Some((7, 1)), 0));
-        nothing(left, &[8; 4000]);
-        nothing(left, &[]);
+        stage.log();
+        // The first copy finds the mapping, the later ones know it.
+        for value in 7..10 {
+            let write = left.begin_short_write([value; 8].as_slice(), 4100).unwrap();
+            assert_eq!(stage.window(RIGHT)[4107].load(Relaxed), value);
+            assert_eq!(busy(), 1);
+            // A second one at the same time has to go the long way.
+            nothing(left, &[1; 8], 5000);
+            drop(write);
+            assert_eq!((busy(), stage.log().as_str()), (0, ""));
+        }
+        nothing(left, &[8; 4000], 4100);
+        nothing(left, &[], 4100);
+        // Before the mapping, across its end, and behind it; then at its last byte.
+        let end = WINDOW_BYTES as i64;
+        for offset in [-4, i64::MIN, end - 4, end, i64::MAX] {
+            nothing(left, &[9; 8], offset);
+        }
+        drop(left.begin_short_write([5].as_slice(), end - 1).unwrap());
         // Some window goes.
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
-        nothing(left, &[9; 8]);
+        nothing(left, &[9; 8], 4100);
         assert_eq!(busy(), 0);
+        assert_eq!(stage.window(RIGHT)[4107].load(Relaxed), 9);
+        // Its owner gets the memory back with the next call of this program.
+        let before = stage.unmapped().get();
+        left.release_stale();
+        assert_eq!(stage.unmapped().get() - before, WINDOW_BYTES as usize);
+        nothing(left, &[9; 8], 4100);
+    });
+}
+
+#[test]
+fn no_short_copy_is_made_where_stores_are_gathered() {
+    play(|stage, left, right| {
+        stage.0.borrow_mut().gathers = true;
+        open(stage, left, LEFT);
+        open(stage, right, RIGHT);
+        assert_eq!(left.prepare_window(LEFT, 4096, 8192), Ok(()));
+        left.vwriteto(LEFT, [6; 8].as_slice(), 4100, 4).unwrap();
+        assert_eq!(stage.window(RIGHT)[4107].load(Relaxed), 6);
+        assert!(left.begin_short_write([7; 8].as_slice(), 4100).is_none());
     });
 }
 

@@ -201,7 +201,7 @@ impl MappedRings {
     #[inline(always)]
     pub(super) fn send_here<T>(&self, from: Readable<'_>, sent: T) -> Option<T> {
         let mut memory = self.memory.words().undrained();
-        if !self.is_sendable_in(memory) || !memory.try_lock(Side::Send, self.number) {
+        if !self.is_sendable_in(memory.state()) || !memory.try_lock(Side::Send, self.number) {
             return None;
         }
         let Some(place) = self.producer.place_short(&memory, from.len()) else {

@@ -216,23 +216,6 @@ impl<P> Windows<P> {
         })
     }
 
-    /// The mapping that was found last, and the offset in it, if it holds all of a range and
-    /// allows the use.
-    #[inline]
-    pub fn find_again(&mut self, offset: i64, bytes: u64, what: Use) -> Option<(&P, usize)> {
-        let entry = self.entries.get_mut(self.last)?;
-        let rest = entry.from(offset)?;
-        if bytes > rest || !what.is_allowed(entry.rights) {
-            return None;
-        }
-        // Usually the mapping that was found last is the one that was used last.
-        if entry.used != self.clock {
-            self.clock = self.clock.wrapping_add(1);
-            entry.used = self.clock;
-        }
-        Some((&*entry.pages, offset.wrapping_sub(entry.offset) as usize))
-    }
-
     /// Maps the unmapped parts of a range, if that is worth it. Returns whether all of it is
     /// mapped now.
     pub fn cover(
@@ -473,35 +456,6 @@ mod tests {
         }
         assert!(space.mapped().is_empty());
         assert!(windows.cover(&space, MIB as i64 - 100, 100, Use::Read));
-    }
-
-    #[test]
-    fn the_last_mapping_is_found_again_and_no_other() {
-        const WRITE: Rights = Use::Write.rights();
-        let start = 4 * CHUNK as i64;
-        let space = Space::new(&[(0, MIB, Rights::ALL), (start, MIB, WRITE)]);
-        let mut windows = Windows::new();
-        assert!(windows.find_again(0, 8, Use::Write).is_none());
-        for offset in [0, start] {
-            windows.prepare(offset, MIB);
-            assert!(windows.cover(&space, offset, 64, Use::Write));
-            assert!(windows.find(offset, 64, Use::Write).is_some());
-        }
-        let mut again = |offset, bytes, what| {
-            let found = windows.find_again(offset, bytes, what);
-            found.map(|(pages, at)| (*pages, at))
-        };
-        let end = start + MIB as i64;
-        assert_eq!(again(start, 64, Use::Write), Some((start, 0)));
-        assert_eq!(
-            again(end - 8, 8, Use::Write),
-            Some((start, MIB as usize - 8))
-        );
-        assert_eq!(again(end - 8, 9, Use::Write), None);
-        assert_eq!(again(end, 1, Use::Write), None);
-        assert_eq!(again(start - 1, 8, Use::Write), None);
-        assert_eq!(again(start, 8, Use::Read), None);
-        assert_eq!(again(0, 8, Use::Write), None, "not the last one");
     }
 
     #[test]

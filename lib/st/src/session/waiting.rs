@@ -8,7 +8,7 @@ use st_core::reliable::{Level, Token};
 use super::{CHANNEL, Session, fault};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::memory::ClosedWindow;
+use crate::memory::OwnWindow;
 
 /// The pause between two looks for a new connection.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -76,7 +76,7 @@ impl Session {
         Ok(match want {
             Want::Open => false,
             Want::Header => match &self.rest {
-                Some(rest) => self.engine.is_ready(&ClosedWindow::new(rest)?),
+                Some(rest) => self.engine.is_ready(&OwnWindow::new(rest)?),
                 None => false,
             },
             Want::Remote => self.peer_bytes.is_some(),
