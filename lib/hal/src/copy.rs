@@ -299,6 +299,13 @@ pub fn prefetch(address: *const u8) {
     routines::prefetch(address);
 }
 
+/// Prefetches the cache line at an address for a store: the processor asks for it before the store
+/// has to wait. Where there is no memory, nothing happens.
+#[inline]
+pub fn prefetch_for_store(address: *const u8) {
+    routines::prefetch_for_store(address);
+}
+
 /// [`copy_by`] for larger copies. Not inlined: a call costs little beside such a copy.
 ///
 /// # Safety

@@ -33,6 +33,14 @@ pub fn prefetch(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
+/// Prefetches the cache line at an address for a store. Processors without the instruction take it
+/// for one that does nothing.
+#[inline]
+pub fn prefetch_for_store(address: *const u8) {
+    // SAFETY: as for `prefetch`.
+    unsafe { asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
 /// One load and one store of a given size, which the register's modifier determines.
 macro_rules! move_one {
     ($from:ident, $to:ident, $register:literal, $class:ident) => {
