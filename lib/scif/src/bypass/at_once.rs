@@ -5,7 +5,7 @@
 use hal::copy::SMALL_BYTES;
 use scif_abi::flags::SendFlags;
 
-use super::rma::ShortWrite;
+use super::short_write::ShortWrite;
 use super::{BLOCK, Bypass};
 use crate::raw::{Data, Room};
 

@@ -22,6 +22,7 @@ mod open;
 mod records;
 mod requests;
 mod rma;
+mod short_write;
 mod sleep;
 mod transfer;
 mod windows;
@@ -45,7 +46,7 @@ use windows::Use;
 
 pub use busy_poll::{BusyPoll, Waiting};
 pub use records::Peeked;
-pub use rma::ShortWrite;
+pub use short_write::ShortWrite;
 
 /// How many calls go through the daemon before the rings are mapped.
 const FIRST_CALLS: u32 = 4;

@@ -23,7 +23,8 @@ use zerocopy::IntoBytes;
 use super::control::{Control, StateWord};
 use super::liveness::DaemonLiveness;
 use super::memory::{Memory, RingWords};
-use super::rma::{Local, Rma, SMALL_BYTES, ShortWrite};
+use super::rma::{Local, Rma, SMALL_BYTES};
+use super::short_write::ShortWrite;
 use super::windows::Use;
 use crate::raw;
 
@@ -267,8 +268,7 @@ impl MappedRings {
     /// looks of a short send. `false` says nothing.
     #[inline(always)]
     pub(super) fn is_sendable_in(&self, state: StateWord) -> bool {
-        state.bits() == self.sendable.load(Ordering::Relaxed)
-            && !self.liveness.may_be_due_to_send()
+        state.bits() == self.sendable.load(Ordering::Relaxed) && !self.liveness.may_be_due_to_send()
     }
 
     /// Whether bytes may have arrived or the connection may have ended. Reads own memory alone.

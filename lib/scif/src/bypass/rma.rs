@@ -6,7 +6,6 @@
 //! has gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is
 //! left to the daemon, and with it every error.
 
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable, Writable};
@@ -16,7 +15,6 @@ use client_memory::rights::Rights;
 use hal::copy;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;
-use hal::pause::yield_now;
 use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
@@ -24,6 +22,7 @@ use scif_ring::validity::{enter, leave};
 use syscall::error::{EFAULT, Error};
 
 use super::control::{Control, StateWord};
+use super::short_write::{Mapped, Place, Recent, ShortWrite};
 use super::windows::{MAX_BYTES, Mapper, Piece, Use, Windows};
 use crate::raw;
 
@@ -56,52 +55,8 @@ struct Space {
 /// The mapped windows of a connection.
 pub struct Rma {
     spaces: Mutex<Spaces>,
-    /// Locked for as long as a short copy takes, which never waits for it: it is freed by a plain
-    /// store, where the other lock takes a locked instruction. Whoever holds both took the other
-    /// one first.
-    recent: spin::Mutex<Option<Recent>>,
-}
-
-/// A short copy into the peer's windows that has been made. It ends when this value is dropped: a
-/// locked operation, which waits until its bytes have reached memory, and is a full fence. What is
-/// stored before that is on its way at the same time.
-///
-/// As in [`Rma::fetch`], the copy counts even if a window goes meanwhile: a second store would undo
-/// what the peer has done since.
-pub struct ShortWrite<'a> {
-    control: &'a Control,
-    recent: spin::MutexGuard<'a, Option<Recent>>,
-}
-
-impl Drop for ShortWrite<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.control.leave_and_fence();
-    }
-}
-
-/// The mapping of a part of the peer's windows to which the last short copy was made.
-struct Recent {
-    pages: Arc<Pages>,
-    /// The offset of its first byte in the peer's registered address space.
-    start: i64,
-    /// Its length.
-    bytes: usize,
-    /// The state word for which it is valid.
-    state: StateWord,
-}
-
-impl Recent {
-    /// Whether there is such a mapping that is valid in `state` and has all of a range.
-    #[inline(always)]
-    fn holds(recent: &Option<Self>, state: StateWord, offset: i64, bytes: usize) -> bool {
-        recent.as_ref().is_some_and(|recent| {
-            // Before the mapping's beginning it is a large number, which is not inside.
-            let ahead = offset.wrapping_sub(recent.start) as usize;
-            let rest = recent.bytes.checked_sub(ahead);
-            recent.state == state && rest.is_some_and(|rest| bytes <= rest)
-        })
-    }
+    /// Locked behind the other lock where both are.
+    recent: Recent,
 }
 
 struct Spaces {
@@ -379,7 +334,7 @@ impl Rma {
                 own: Space::new(true, Side::Own),
                 peer: Space::new(false, side),
             }),
-            recent: spin::Mutex::new(None),
+            recent: Recent::new(),
         }
     }
 
@@ -395,14 +350,7 @@ impl Rma {
     #[cold]
     fn renew(&self, spaces: &mut Spaces, state: StateWord) {
         spaces.renew(state);
-        // Its owner gets the memory back only when no program has it mapped. A copy that holds the
-        // lock is of some hundred instructions.
-        loop {
-            match self.recent.try_lock() {
-                Some(mut recent) => return *recent = None,
-                None => yield_now(),
-            }
-        }
+        self.recent.forget();
     }
 
     /// Maps a range of the peer's windows now, and from now on at its first use after other
@@ -509,30 +457,17 @@ impl Rma {
         state: StateWord,
         (from, offset): (Readable<'_>, i64),
     ) -> Option<ShortWrite<'a>> {
-        let mut recent = self.recent.try_lock()?;
-        if !Recent::holds(&recent, state, offset, from.len()) {
-            drop(recent);
-            recent = self.note_recent(state, offset, from.len())?;
-        }
-        if !enter(&mut &*control, state.epoch()) {
-            return None;
-        }
-        let write = ShortWrite { control, recent };
-        let Recent { pages, start, .. } = write.recent.as_ref()?;
-        let at = offset.wrapping_sub(*start) as usize;
-        pages.put_short(at, from).ok().map(|()| write)
+        let (recent, bytes) = (&self.recent, from.len());
+        let look_up = || self.note_recent(state, offset, bytes);
+        let place = recent.find_or(state, (offset, bytes), look_up)?;
+        ShortWrite::new(control, state, place, (from, offset))
     }
 
     /// Makes the mapping of a range the one for short copies. `None`: it is not mapped for
     /// writing, or another thread copies.
     #[cold]
     #[inline(never)]
-    fn note_recent(
-        &self,
-        state: StateWord,
-        offset: i64,
-        bytes: usize,
-    ) -> Option<spin::MutexGuard<'_, Option<Recent>>> {
+    fn note_recent(&self, state: StateWord, offset: i64, bytes: usize) -> Option<Place<'_>> {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
             return None;
@@ -542,14 +477,11 @@ impl Rma {
         if piece.bytes < bytes {
             return None;
         }
-        let mut recent = self.recent.try_lock()?;
-        *recent = Some(Recent {
+        self.recent.note(Mapped {
             pages: piece.pages.clone(),
             start: offset.wrapping_sub(piece.at as i64),
-            bytes: piece.pages.len(),
             state,
-        });
-        Some(recent)
+        })
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
