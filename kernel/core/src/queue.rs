@@ -92,6 +92,19 @@ impl<T> Queue<T> {
         Some(entry)
     }
 
+    /// Removes the first entry whose value is `wanted`.
+    pub fn take(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Entry<T>> {
+        let (mut others, mut found) = (Self::new(), None);
+        while let Some(entry) = self.pop() {
+            match found {
+                None if wanted(entry.value()) => found = Some(entry),
+                _ => others.push(entry),
+            }
+        }
+        *self = others;
+        found
+    }
+
     /// Moves all entries of another queue to the end.
     pub fn append(&mut self, other: &mut Self) {
         while let Some(entry) = other.pop() {
@@ -129,6 +142,24 @@ mod tests {
         assert!(from.is_empty() && from.pop().is_none() && from.first().is_none());
         let moved = core::iter::from_fn(|| to.pop().map(|entry| *entry.value()));
         assert!(moved.eq(['a', 'b', 'c', 'd']));
+    }
+
+    #[test]
+    fn the_first_wanted_entry_is_taken_out() {
+        let mut queue = Queue::new();
+        for (value, number) in [('a', 0), ('b', 1), ('c', 2), ('b', 3)] {
+            queue.push(Entry::new((value, number)));
+        }
+        let mut number_of = |value| {
+            let entry = queue.take(|&(other, _)| other == value)?;
+            Some(entry.value().1)
+        };
+        assert_eq!(
+            ['b', 'd', 'b', 'b'].map(&mut number_of),
+            [Some(1), None, Some(3), None]
+        );
+        let rest = core::iter::from_fn(|| queue.pop().map(|entry| entry.value().0));
+        assert!(rest.eq(['a', 'c']));
     }
 
     #[test]

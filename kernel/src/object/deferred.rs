@@ -22,8 +22,11 @@ pub enum Message {
         scheme: SchemeId,
         /// The scheme's number for it.
         number: usize,
+        /// The `Detach` messages that the description has ready while it exists. They are here
+        /// because a message has room for them: a description would become twice as large.
+        notices: Queue<Message>,
     },
-    /// A descriptor was closed whose scheme asked for a notice of that.
+    /// A process closed a descriptor, of which the scheme asked to be told.
     Detach {
         /// Its scheme.
         scheme: SchemeId,

@@ -10,7 +10,7 @@ use spin::Mutex;
 
 use super::{
     SchemeId,
-    deferred::{self, Entry, Message},
+    deferred::{self, Entry, Message, Queue},
 };
 
 bitflags! {
@@ -19,8 +19,6 @@ bitflags! {
     pub struct InternalFlags: u8 {
         /// The kernel keeps the offset and passes it with each read and write.
         const POSITIONED = 1;
-        /// The scheme is notified when a descriptor of the description is next closed.
-        const NOTIFY_ON_DETACH = 2;
     }
 }
 
@@ -54,20 +52,39 @@ pub struct DescriptionState {
 pub struct Description {
     scheme: SchemeId,
     number: usize,
-    state: Mutex<DescriptionState>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: DescriptionState,
     /// The close message, for which there may be no memory later: a program can have very many
     /// files, which all end with it. `None` once it is queued.
     close: Option<Entry<Message>>,
 }
 
+impl Inner {
+    /// The notices for processes that have not closed a descriptor since they were made.
+    fn notices(&mut self) -> Option<&mut Queue<Message>> {
+        match self.close.as_mut()?.value_mut() {
+            Message::Close { notices, .. } => Some(notices),
+            _ => None,
+        }
+    }
+}
+
 impl Description {
     /// A description of object `number` of `scheme`. From now on the scheme is owed a close.
     pub fn new(scheme: SchemeId, number: usize, state: DescriptionState) -> Self {
+        let close = Some(Entry::new(Message::Close {
+            scheme,
+            number,
+            notices: Queue::new(),
+        }));
         Self {
             scheme,
             number,
-            state: Mutex::new(state),
-            close: Some(Entry::new(Message::Close { scheme, number })),
+            inner: Mutex::new(Inner { state, close }),
         }
     }
 
@@ -83,12 +100,48 @@ impl Description {
 
     /// A copy of the changeable part.
     pub fn state(&self) -> DescriptionState {
-        *self.state.lock()
+        self.inner.lock().state
     }
 
     /// Changes the changeable part; `change` must not block or lock.
     pub fn update<T>(&self, change: impl FnOnce(&mut DescriptionState) -> T) -> T {
-        change(&mut self.state.lock())
+        change(&mut self.inner.lock().state)
+    }
+
+    /// The notice that a process has closed a descriptor, for [`keep`](Self::keep).
+    pub fn notice(&self, pid: usize) -> Entry<Message> {
+        Entry::new(Message::Detach {
+            scheme: self.scheme,
+            number: self.number,
+            pid,
+        })
+    }
+
+    /// Has a notice ready for when its process next closes a descriptor. Then there may be no
+    /// memory for it, and a program can close very many descriptors of a file at once. One notice
+    /// for all of them is enough: with the first one, the scheme ends what the process has.
+    pub fn keep(&self, notice: Entry<Message>) {
+        let &Message::Detach { pid, .. } = notice.value() else {
+            return;
+        };
+        let former = self.take_notice(pid);
+        if let Some(notices) = self.inner.lock().notices() {
+            notices.push(notice);
+        }
+        drop(former);
+    }
+
+    /// Whether notices are ready.
+    pub fn has_notices(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.notices().is_some_and(|notices| !notices.is_empty())
+    }
+
+    /// Takes the notice of a process that closes a descriptor.
+    pub fn take_notice(&self, pid: usize) -> Option<Entry<Message>> {
+        let is_its =
+            |message: &Message| matches!(message, Message::Detach { pid: of, .. } if *of == pid);
+        self.inner.lock().notices()?.take(is_its)
     }
 
     /// The open flags, with NONBLOCK and APPEND replaced when `replacement` is given.
@@ -110,7 +163,7 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
-        if let Some(message) = self.close.take() {
+        if let Some(message) = self.inner.get_mut().close.take() {
             deferred::defer(message);
         }
     }

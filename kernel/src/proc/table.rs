@@ -9,10 +9,7 @@ use spin::Mutex;
 use super::caller;
 use crate::{
     mm,
-    object::{
-        Description, InternalFlags,
-        deferred::{self, Entry, Message},
-    },
+    object::{Description, deferred},
 };
 
 /// The descriptors of a process; its threads share one table. Dropping the table closes all its
@@ -134,14 +131,10 @@ fn taken_error(error: SlotError) -> Error {
 
 /// Closes one descriptor, and notifies its scheme if it asked for that.
 pub fn close(file: Arc<Description>) {
-    let internal = file.state().internal;
-    if internal.contains(InternalFlags::NOTIFY_ON_DETACH) {
-        let (scheme, number) = (file.scheme(), file.number());
-        deferred::defer(Entry::new(Message::Detach {
-            scheme,
-            number,
-            pid: caller().pid,
-        }));
+    if file.has_notices()
+        && let Some(notice) = file.take_notice(caller().pid)
+    {
+        deferred::defer(notice);
     }
 }
 

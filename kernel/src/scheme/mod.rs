@@ -412,7 +412,7 @@ fn user_scheme(id: SchemeId) -> Option<Arc<user::UserScheme>> {
 /// Tells a scheme of a dropped descriptor, if the scheme still exists.
 fn deliver(message: Entry<Message>) {
     let id = match *message.value() {
-        Message::Close { scheme, number } => {
+        Message::Close { scheme, number, .. } => {
             event::forget_file(scheme, number);
             scheme
         }

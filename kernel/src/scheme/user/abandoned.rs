@@ -4,7 +4,7 @@ use ::syscall::schemev2::Opcode;
 
 use super::request_buffer::Mapping;
 use super::{File, UserScheme};
-use crate::object::deferred::{Entry, Message};
+use crate::object::deferred::{Entry, Message, Queue};
 use crate::scheme::MunmapRequest;
 
 /// The step that undoes an abandoned request if the daemon has carried it out.
@@ -45,8 +45,12 @@ impl UserScheme {
         }
         match (abandoned.undo, answered) {
             (Undo::Close, Some(number)) => {
-                let scheme = self.id();
-                self.post(Entry::new(Message::Close { scheme, number }));
+                let (scheme, notices) = (self.id(), Queue::new());
+                self.post(Entry::new(Message::Close {
+                    scheme,
+                    number,
+                    notices,
+                }));
             }
             (Undo::Unmap(file, request), Some(_)) => {
                 self.unmapped_without_waiting(file.number(), request);

@@ -15,7 +15,7 @@ use alloc::{
 };
 
 use ::syscall::{
-    CallFlags, EventFlags, MunmapFlags, RecvFdFlags, SendFdFlags,
+    CallFlags, EventFlags, MunmapFlags, RecvFdFlags, SendFdFlags, StdFsCallKind,
     data::Map,
     error::{EAGAIN, EBUSY, EINTR, EINVAL, EIO, ENODEV, EPERM, Error, Result},
     schemev2::{Opcode, Sqe, SqeFlags},
@@ -472,14 +472,23 @@ impl Scheme for UserScheme {
     ) -> Result<usize> {
         let (kind, arg1, arg2) = std_fs_metadata(metadata)?;
         let metadata = [u64::from(kind as u8), arg1, arg2];
+        // Only a lock ends when its process closes a descriptor, so the scheme has to be told.
+        let notice = match kind {
+            StdFsCallKind::Lock => {
+                frame::check_room()?;
+                Some(file.notice(proc::caller().pid))
+            }
+            _ => None,
+        };
         match self.call_request(Opcode::StdFsCall, numbers, payload, &metadata)? {
             Answer::Value {
                 result,
                 notify_on_detach,
                 ..
             } => {
-                let flag = InternalFlags::NOTIFY_ON_DETACH;
-                file.update(|state| state.internal.set(flag, notify_on_detach));
+                if let Some(notice) = notice.filter(|_| notify_on_detach) {
+                    file.keep(notice);
+                }
                 result.map_err(Error::new)
             }
             Answer::Fd(_) | Answer::Fds(_) => Err(Error::new(EIO)),

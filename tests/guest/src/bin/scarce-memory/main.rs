@@ -47,7 +47,7 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
@@ -57,6 +57,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("pieces", pieces),
     ("borrowed", borrowed),
     ("watched", watched),
+    ("locked", locked),
 ];
 
 fn main() -> i32 {
@@ -314,6 +315,13 @@ fn borrowed(suite: &mut Suite) {
 /// Ends programs whose event queues watch very many files.
 fn watched(suite: &mut Suite) {
     ending(suite, "watched", "queues closed without memory");
+}
+
+/// Ends programs that have very many descriptors of a file that they have locked: its file system
+/// wants to know of closed ones.
+fn locked(suite: &mut Suite) {
+    ending(suite, "locked", "descriptors of a lock without memory");
+    suite.equal("its file system goes on", errno(fs::read_dir("/tmp")), 0);
 }
 
 /// Ends programs of a role, all at once, when programs have also had the kernel make all the

@@ -10,7 +10,8 @@ use runtime::{Result, fd, path, probe, state, sys, thread};
 use syscall::Event;
 use syscall::error::{EFAULT, ENOMEM};
 use syscall::flag::{
-    EventFlags, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, UPPER_FDTBL_TAG,
+    CallFlags, EventFlags, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, StdFsCallKind,
+    UPPER_FDTBL_TAG,
 };
 
 use crate::memory::{PAGE, map, map_device, map_file, map_shared, pipe, system, touch, unmap};
@@ -37,7 +38,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 11] = [
+const ROLES: [Role; 12] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -52,6 +53,7 @@ const ROLES: [Role; 11] = [
     ("pieces", map_in_pieces, Ok),
     ("borrowed", borrow_in_pieces, Ok),
     ("watched", watch_files, Ok),
+    ("locked", lock_file, Ok),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -154,6 +156,19 @@ fn copy_space(space: usize) -> Result<usize> {
 
 fn open_files() -> Result<usize> {
     (0..FILES).try_fold(0, |_, _| path::open("/scheme/null", syscall::O_RDWR))
+}
+
+/// Locks a file of its own, for which it has very many descriptors.
+fn lock_file() -> Result<usize> {
+    let name = alloc::format!("/tmp/locked-{}", runtime::process::id());
+    let flags = syscall::O_RDWR | syscall::O_CREAT | 0o600;
+    let file = path::open(&name, flags)?;
+    runtime::fs::remove_file(&name)?;
+    (0..FILES).try_fold(0, |_, _| fd::dup(file, &[]))?;
+    let whole = [StdFsCallKind::Lock as usize, 0, 0];
+    let flags = CallFlags::STD_FS.bits() | whole.len();
+    let words = [file, 0, 0, flags, whole.as_ptr().addr(), 0];
+    sys::demux(probe::syscall(syscall::SYS_CALL, words))
 }
 
 /// Watches files with two queues: when one ends, their daemon is told of each file what the other
