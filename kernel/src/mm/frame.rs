@@ -20,6 +20,14 @@ const LOW: usize = 512;
 /// In place of both for daemons, which get what other programs cannot use up: programs depend on
 /// them, also for their own end.
 const DAEMON_RESERVE: usize = 256;
+/// The three are meant for so many contexts, and grow with the number of contexts. While it waits,
+/// a context takes up to a kilobyte, and all may wait at once: for a word, a time, or a daemon that
+/// does not answer. So the least of them grows by a kilobyte for each context, and the others by
+/// more, so that something is left between them.
+const CONTEXTS: usize = 1024;
+
+/// Frames of a kernel stack, of which each context has one.
+pub(super) const STACK_FRAMES: usize = 8;
 
 /// A counted reference to a frame of RAM. Cloning it adds a reference, dropping it removes one;
 /// the last drop frees the frame.
@@ -41,6 +49,12 @@ static USED: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 fn used(by: Use) -> usize {
     USED[by as usize].load(Ordering::Relaxed)
+}
+
+/// One of the three constants, for the contexts that there are.
+fn with_waits(kept: usize) -> usize {
+    let contexts = used(Use::Stacks) / STACK_FRAMES;
+    kept + kept * contexts / CONTEXTS
 }
 
 /// The amount of memory, and the kernel's own share of it.
@@ -207,7 +221,7 @@ pub fn check_room() -> Result<()> {
 
 /// [`check_room`] for a call that makes the kernel take this many frames.
 pub(super) fn check_room_for(pages: usize) -> Result<()> {
-    let is_free = |kept: usize| with(|frames| frames.free()) >= pages.saturating_add(kept);
+    let is_free = |kept| with(|frames| frames.free()) >= pages.saturating_add(with_waits(kept));
     if is_free(LOW) || daemons::is_loaded() && is_free(DAEMON_RESERVE) {
         Ok(())
     } else {
@@ -217,7 +231,7 @@ pub(super) fn check_room_for(pages: usize) -> Result<()> {
 
 /// Whether programs could get this many more pages now.
 pub(super) fn has_room(pages: usize) -> bool {
-    with(|frames| frames.free()) >= pages.saturating_add(RESERVE)
+    with(|frames| frames.free()) >= pages.saturating_add(with_waits(RESERVE))
 }
 
 /// Frees frames of `alloc_raw` or `alloc_raw_checked` with the same use.
@@ -239,7 +253,12 @@ pub fn alloc_zeroed() -> Option<FrameRef> {
 
 /// A frame with undefined contents, which the caller overwrites completely.
 pub(super) fn alloc_undefined() -> Option<FrameRef> {
-    let alloc = |kept| with(|f| if f.free() > kept { f.alloc(1) } else { None });
+    let alloc = |kept| {
+        with(|f| match f.free() > with_waits(kept) {
+            true => f.alloc(1),
+            false => None,
+        })
+    };
     let number = alloc(RESERVE).or_else(|| {
         daemons::is_loaded()
             .then(|| alloc(DAEMON_RESERVE))
@@ -252,7 +271,7 @@ pub(super) fn alloc_undefined() -> Option<FrameRef> {
 pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
     let mut frames = super::list_for(pages).ok()?;
     let first = with(|f| {
-        if f.free() > RESERVE.saturating_add(pages) {
+        if f.free() > with_waits(RESERVE).saturating_add(pages) {
             f.alloc(pages)
         } else {
             None

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use spin::Mutex;
 
-use super::{PAGE_SIZE, paging};
+use super::{PAGE_SIZE, frame::STACK_FRAMES, paging};
 
 /// Bytes of a kernel stack.
-pub const SIZE: usize = 8 * PAGE_SIZE;
+pub const SIZE: usize = STACK_FRAMES * PAGE_SIZE;
 /// Bytes of a stack and its guard page.
 const SLOT: usize = SIZE + PAGE_SIZE;
 /// Stacks for which the region has room (one top-level entry of 512 GiB).

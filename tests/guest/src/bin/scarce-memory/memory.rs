@@ -10,7 +10,7 @@ pub const PAGE: usize = hal::mem::PAGE;
 /// Bytes of the largest buffer whose pages are handed to a daemon at once.
 pub const BUFFER: usize = 16 << 20;
 /// One of so many pages is given back to leave single frames.
-const SINGLE: usize = 64;
+const SINGLE: usize = 32;
 /// A physical address far above all memory and devices.
 const NOTHING_THERE: usize = 1 << 38;
 
