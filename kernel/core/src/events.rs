@@ -4,7 +4,7 @@
 //! A subscription connects a file, named by (scheme, number), with an event queue. Several queues
 //! may watch one file, and one queue may watch a file under several descriptor numbers.
 
-use alloc::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::ops::Bound;
 
 /// A file in the registry: scheme id and the scheme's number for it.
@@ -127,8 +127,20 @@ pub struct Registry {
     files: BTreeMap<FileKey, Subscriptions>,
     /// Scheme id of the queues themselves.
     queues: usize,
-    /// The number of files that are queues.
-    watched_queues: usize,
+    /// The files that are queues, by queue. An event may reach all of them, so what it needs for
+    /// that is here beforehand.
+    watched_queues: BTreeMap<usize, Passing>,
+    /// The number of the event that passes now, or passed last.
+    event: u64,
+}
+
+/// How far an event has come with a watched queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passing {
+    /// The last event that has reached the queue.
+    event: u64,
+    /// The queue that the event has reached before this one and not passed yet.
+    next: Option<usize>,
 }
 
 impl Registry {
@@ -137,14 +149,15 @@ impl Registry {
         Self {
             files: BTreeMap::new(),
             queues,
-            watched_queues: 0,
+            watched_queues: BTreeMap::new(),
+            event: 0,
         }
     }
 
     /// Removes the entry of a file.
     fn remove(&mut self, file: FileKey) {
         if self.files.remove(&file).is_some() && file.scheme == self.queues {
-            self.watched_queues -= 1;
+            self.watched_queues.remove(&file.number);
         }
     }
 
@@ -172,7 +185,7 @@ impl Registry {
         let list = self.files.entry(file).or_default();
         // Only a new entry is empty.
         if list.is_empty() && file.scheme == self.queues {
-            self.watched_queues += 1;
+            self.watched_queues.insert(file.number, Passing::default());
         }
         let none = Subscription { data, flags: 0 };
         let entry = list.entry((queue, id)).or_insert(none);
@@ -219,54 +232,63 @@ impl Registry {
         }
     }
 
-    /// The notices for the queues that watch `file` itself.
-    fn direct(&self, file: FileKey, flags: usize) -> impl Iterator<Item = Notice> {
-        let list = self.files.get(&file).into_iter().flatten();
-        list.filter_map(move |(&(queue, id), entry)| {
-            let flags = flags & entry.flags;
-            (flags != 0).then_some(Notice {
-                queue,
-                id,
-                flags,
-                data: entry.data,
-            })
-        })
-    }
-
     /// Calls `tell` with every notice to queue when `flags` happen on `file`. A queue that
     /// receives one becomes readable itself: queues that watch it get a notice with `readable`.
-    /// Each queue passes the event on once.
+    /// Each queue passes the event on once. This takes no memory, of which very many watchers
+    /// would need much: queues that have to pass the event on are linked with each other.
     pub fn trigger(
-        &self,
+        &mut self,
         file: FileKey,
         flags: usize,
         readable: usize,
         mut tell: impl FnMut(Notice),
     ) {
-        // Queues are hardly ever watched, and this runs for each request and each interrupt.
-        if self.watched_queues == 0 {
-            return self.direct(file, flags).for_each(tell);
-        }
-        // There may be more than contiguous memory has room for.
-        let mut notices: LinkedList<Notice> = self.direct(file, flags).collect();
-        let mut passed = BTreeSet::new();
-        while let Some(notice) = notices.pop_front() {
-            if passed.insert(notice.queue) {
-                let watched = FileKey {
-                    scheme: self.queues,
-                    number: notice.queue,
-                };
-                notices.extend(self.direct(watched, readable));
+        self.event += 1;
+        let (mut file, mut flags, mut next) = (file, flags, None);
+        loop {
+            let list = self.files.get(&file).into_iter().flatten();
+            for (&(queue, id), entry) in list {
+                let flags = flags & entry.flags;
+                if flags == 0 {
+                    continue;
+                }
+                tell(Notice {
+                    queue,
+                    id,
+                    flags,
+                    data: entry.data,
+                });
+                // Queues are hardly ever watched, and this runs for each request and interrupt.
+                if self.watched_queues.is_empty() {
+                    continue;
+                }
+                if let Some(passing) = self.watched_queues.get_mut(&queue)
+                    && passing.event != self.event
+                {
+                    *passing = Passing {
+                        event: self.event,
+                        next: next.replace(queue),
+                    };
+                }
             }
-            tell(notice);
+            let Some(number) = next else { return };
+            next = self
+                .watched_queues
+                .get(&number)
+                .and_then(|passing| passing.next);
+            file = FileKey {
+                scheme: self.queues,
+                number,
+            };
+            flags = readable;
         }
     }
 
-    /// The watched files of a scheme. There may be more than contiguous memory has room for.
-    pub fn files_of(&self, scheme: usize) -> LinkedList<FileKey> {
+    /// The first watched file of a scheme with this number or a higher one.
+    pub fn next_file(&self, scheme: usize, from: usize) -> Option<usize> {
         let key = |number| FileKey { scheme, number };
-        let files = self.files.range(key(0)..=key(usize::MAX));
-        files.map(|(file, _)| *file).collect()
+        let mut files = self.files.range(key(from)..=key(usize::MAX));
+        files.next().map(|(file, _)| file.number)
     }
 
     /// Number of watched files and of subscriptions.
@@ -298,7 +320,7 @@ mod tests {
         }
     }
 
-    fn fire(registry: &Registry, flags: usize) -> Vec<Notice> {
+    fn fire(registry: &mut Registry, flags: usize) -> Vec<Notice> {
         let mut notices = Vec::new();
         registry.trigger(FILE, flags, 1, |notice| notices.push(notice));
         notices
@@ -310,12 +332,10 @@ mod tests {
         for (scheme, number) in [(19, 1), (20, 0), (20, 5), (20, usize::MAX), (21, 0)] {
             registry.subscribe(FileKey { scheme, number }, 1, 10, 0, 1);
         }
-        let numbers = |scheme| -> Vec<usize> {
-            let files = registry.files_of(scheme).into_iter();
-            files.map(|file| file.number).collect()
-        };
-        assert_eq!(numbers(20), [0, 5, usize::MAX]);
-        assert_eq!(numbers(22), []);
+        let next = |from| registry.next_file(20, from);
+        let found = [0, 1, 6].map(next);
+        assert_eq!(found, [Some(0), Some(5), Some(usize::MAX)]);
+        assert_eq!(registry.next_file(22, 0), None);
     }
 
     #[test]
@@ -325,7 +345,7 @@ mod tests {
         registry.subscribe(FILE, 2, 11, 78, 3);
         assert_eq!(registry.wanted(FILE), 3);
         assert_eq!(
-            fire(&registry, 2),
+            fire(&mut registry, 2),
             [Notice {
                 queue: 2,
                 id: 11,
@@ -333,7 +353,7 @@ mod tests {
                 data: 78
             }]
         );
-        assert_eq!(fire(&registry, 3).len(), 2);
+        assert_eq!(fire(&mut registry, 3).len(), 2);
         assert_eq!(registry.counts(), (1, 2));
     }
 
@@ -343,7 +363,7 @@ mod tests {
         assert_eq!(registry.subscribe(FILE, 1, 10, 77, 1), 0);
         assert_eq!(registry.subscribe(FILE, 1, 10, 99, 3), 1);
         assert_eq!(
-            fire(&registry, 3),
+            fire(&mut registry, 3),
             [Notice {
                 queue: 1,
                 id: 10,
@@ -355,7 +375,7 @@ mod tests {
         assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), 0);
         registry.subscribe(FILE, 1, 10, 99, 3);
         assert_eq!(
-            fire(&registry, 1),
+            fire(&mut registry, 1),
             [Notice {
                 queue: 1,
                 id: 10,
@@ -377,7 +397,7 @@ mod tests {
         assert_eq!(registry.counts(), (0, 0));
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.forget_file(FILE);
-        assert!(fire(&registry, 1).is_empty());
+        assert!(fire(&mut registry, 1).is_empty());
     }
 
     #[test]
@@ -405,7 +425,7 @@ mod tests {
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.subscribe(queue_file(1), 2, 20, 5, 1);
         registry.subscribe(queue_file(2), 1, 30, 6, 1);
-        let notices = fire(&registry, 1);
+        let notices = fire(&mut registry, 1);
         assert_eq!(notices.len(), 3);
         assert_eq!(
             notices.get(1),
@@ -428,8 +448,8 @@ mod tests {
         // The same without queues that watch queues.
         registry.forget_file(queue_file(1));
         registry.subscribe(queue_file(2), 1, 30, 6, 0);
-        assert_eq!(fire(&registry, 1), notices.get(..1).unwrap());
-        assert_eq!(registry.watched_queues, 0);
+        assert_eq!(fire(&mut registry, 1), notices.get(..1).unwrap());
+        assert!(registry.watched_queues.is_empty());
     }
 
     /// The event number `id`.

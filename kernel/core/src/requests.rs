@@ -5,7 +5,7 @@
 //! the client, `F` is a passed file, `A` an abandoned request: what has to be cleaned up when the
 //! answer comes and the client is gone.
 
-use alloc::collections::{BTreeMap, BTreeSet, LinkedList};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 const EINTR: i32 = 4;
@@ -287,22 +287,19 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// Answers every waiting request with `errno`, because the daemon is gone.
-    pub fn fail_all(&mut self, errno: i32) -> LinkedList<Completed<W, F, A>> {
-        (0..self.tags)
-            .filter_map(|tag| {
-                let result = Err(errno);
-                self.answer(
-                    tag,
-                    Reply::Value {
-                        result,
-                        extra: 0,
-                        notify_on_detach: false,
-                    },
-                )
-                .ok()
-            })
-            .collect()
+    /// Answers the first waiting request whose tag is `from` or higher with `errno`, because the
+    /// daemon is gone. Returns its tag, too.
+    pub fn fail_next(&mut self, from: u32, errno: i32) -> Option<(u32, Completed<W, F, A>)> {
+        let is_waiting = |slot: &Option<_>| matches!(slot, Some(State::Waiting { .. }));
+        let mut slots = self.slots.range(from as usize..);
+        let (&tag, _) = slots.find(|(_, slot)| is_waiting(slot))?;
+        let tag = u32::try_from(tag).ok()?;
+        let reply = Reply::Value {
+            result: Err(errno),
+            extra: 0,
+            notify_on_detach: false,
+        };
+        self.answer(tag, reply).ok().map(|failed| (tag, failed))
     }
 }
 
@@ -438,7 +435,13 @@ mod tests {
         let orphan = table.begin(None, vec![4]).unwrap();
         table.abandon(orphan, "pages");
         table.answer(answered, value(Ok(3))).unwrap();
-        let completed = table.fail_all(19);
+        let mut from = 0;
+        let completed: Vec<_> = core::iter::from_fn(|| {
+            let (tag, completed) = table.fail_next(from, 19)?;
+            from = tag + 1;
+            Some(completed)
+        })
+        .collect();
         assert_eq!(completed.len(), 2);
         assert_eq!(
             completed

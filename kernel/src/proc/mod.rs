@@ -4,7 +4,7 @@ mod table;
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, LinkedList},
+    collections::BTreeMap,
     format,
     string::String,
     sync::{Arc, Weak},
@@ -113,9 +113,17 @@ fn enlist(context: &ContextRef) {
     CREATED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// All contexts that have not ended. There may be more than contiguous memory has room for.
-pub fn contexts() -> LinkedList<ContextRef> {
-    CONTEXTS.lock().values().filter_map(Weak::upgrade).collect()
+/// All contexts that have not ended, in the order in which they were made. There is no list of
+/// them, which would be as long as programs like.
+pub fn contexts() -> impl Iterator<Item = ContextRef> {
+    let mut from = 0;
+    core::iter::from_fn(move || {
+        let contexts = CONTEXTS.lock();
+        let mut others = contexts.range(from..);
+        let context = others.find_map(|(_, context)| context.upgrade())?;
+        from = context.id + 1;
+        Some(context)
+    })
 }
 
 /// The number of contexts made so far.
@@ -286,7 +294,7 @@ fn bequeath_run_time(context: &Context) {
     let pid_of = |context: &Context| data(context).lock().identity.pid;
     let pid = pid_of(context);
     let is_heir = |other: &ContextRef| pid != 0 && pid_of(other) == pid;
-    if let Some(heir) = contexts().into_iter().find(is_heir) {
+    if let Some(heir) = contexts().find(is_heir) {
         sched::charge_all();
         heir.inherit_run_time(context);
     }

@@ -5,7 +5,7 @@
 //! kept, and never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd,
 //! "winsize")` returns a handle from which the screen's rows and columns are read, a `u16` each.
 
-use alloc::{collections::LinkedList, string::String};
+use alloc::string::String;
 
 use ::syscall::{
     EventFlags,
@@ -44,29 +44,21 @@ pub struct DebugScheme;
 
 /// Connects console input to events of the handles.
 pub fn init() {
-    console::on_input(|| {
-        input::announce(
-            GlobalSchemes::Debug,
-            handles(|handle| matches!(handle, Handle::Console)),
-        );
-    });
+    console::on_input(|| announce(|handle| matches!(handle, Handle::Console)));
 }
 
 /// Notifies the terminal of output that it has not read.
 pub fn announce_output() {
     if console::take_new_output() {
-        input::announce(
-            GlobalSchemes::Debug,
-            handles(|handle| matches!(handle, Handle::Screen(_))),
-        );
+        announce(|handle| matches!(handle, Handle::Screen(_)));
     }
 }
 
-/// The numbers of the handles that `which` selects.
-fn handles(which: impl Fn(&Handle) -> bool) -> LinkedList<usize> {
+/// Reports to event queues that the handles that `which` selects can be read.
+fn announce(which: impl Fn(&Handle) -> bool) {
     let all = HANDLES.lock();
     let wanted = all.iter().filter(|(_, handle)| which(handle));
-    wanted.map(|(number, _)| number).collect()
+    input::announce(GlobalSchemes::Debug, wanted.map(|(number, _)| number));
 }
 
 fn get(number: usize) -> Result<Handle> {

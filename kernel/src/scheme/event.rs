@@ -71,21 +71,25 @@ fn key(scheme: SchemeId, number: usize) -> FileKey {
 pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     let readable = EventFlags::EVENT_READ.bits();
     let file = key(scheme, number);
-    let registry = REGISTRY.lock();
-    registry.trigger(file, flags.bits(), readable, |notice| {
-        if let Some(queue) = QUEUES.lock().list.get(&notice.queue) {
-            queue.push(notice);
-        }
-    });
+    REGISTRY
+        .lock()
+        .trigger(file, flags.bits(), readable, |notice| {
+            if let Some(queue) = QUEUES.lock().list.get(&notice.queue) {
+                queue.push(notice);
+            }
+        });
 }
 
 /// Reports the end of a scheme: queues that watch a file of it get all events, because every call
 /// on the file returns at once, with an error.
 pub fn scheme_ended(scheme: SchemeId) {
-    let files = REGISTRY.lock().files_of(scheme.0);
     let everything = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-    for file in files {
-        trigger(scheme, file.number, everything);
+    let next_file = |from| REGISTRY.lock().next_file(scheme.0, from);
+    let mut from = Some(0);
+    // File by file: a list of all would be as long as a program likes.
+    while let Some(number) = from.and_then(next_file) {
+        trigger(scheme, number, everything);
+        from = number.checked_add(1);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reads typed bytes, for the schemes `debug` and `serio`.
 
-use alloc::collections::LinkedList;
-
 use ::syscall::{
     EventFlags,
     data::GlobalSchemes,
@@ -37,9 +35,8 @@ pub fn read(
     buf.write(bytes.get(..count).unwrap_or(&[]))
 }
 
-/// Reports to event queues that these handles of a scheme can be read. There may be more than
-/// contiguous memory has room for.
-pub fn announce(scheme: GlobalSchemes, handles: LinkedList<usize>) {
+/// Reports to event queues that these handles of a scheme can be read.
+pub fn announce(scheme: GlobalSchemes, handles: impl Iterator<Item = usize>) {
     for handle in handles {
         trigger(kernel_id(scheme), handle, EventFlags::EVENT_READ);
     }

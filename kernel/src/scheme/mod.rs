@@ -24,12 +24,7 @@ mod sys;
 mod time;
 mod user;
 
-use alloc::{
-    collections::{BTreeMap, LinkedList},
-    string::String,
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 
 use ::syscall::{
     CallFlags, EventFlags, MapFlags, MunmapFlags, StdFsCallKind,
@@ -431,17 +426,21 @@ fn deliver(message: Entry<Message>) {
 /// Ends all daemons' schemes that a context has made.
 fn creator_ended(context: &crate::sched::ContextRef) {
     let is_its = |scheme: &&Arc<user::UserScheme>| scheme.is_made_by(context);
-    // There may be more than contiguous memory has room for.
-    let all: LinkedList<_> = {
+    let next = |from: usize| {
         let schemes = USER_SCHEMES.lock();
-        schemes.list.values().filter(is_its).cloned().collect()
+        let mut others = schemes.list.range(SchemeId(from)..);
+        others.find_map(|(_, scheme)| Some(scheme).filter(is_its).cloned())
     };
-    if !all.is_empty()
-        && let Some(space) = context.space()
-    {
-        space.keep_requests();
+    let mut from = FIRST_USER;
+    while let Some(scheme) = next(from) {
+        if from == FIRST_USER
+            && let Some(space) = context.space()
+        {
+            space.keep_requests();
+        }
+        from = scheme.id().0 + 1;
+        scheme.shut_down();
     }
-    all.iter().for_each(|scheme| scheme.shut_down());
 }
 
 fn grant_of(piece: &Piece) -> Option<(&Description, MunmapRequest)> {

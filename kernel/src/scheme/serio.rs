@@ -81,8 +81,8 @@ fn receive(_irq: u8) {
     for (device, _) in came.iter().enumerate().filter(|(_, came)| **came) {
         DEVICES[device].readers.wake_all();
         let of_it = |(number, of): (usize, &usize)| (*of == device).then_some(number);
-        let handles = HANDLES.lock().iter().filter_map(of_it).collect();
-        input::announce(GlobalSchemes::Serio, handles);
+        let handles = HANDLES.lock();
+        input::announce(GlobalSchemes::Serio, handles.iter().filter_map(of_it));
     }
 }
 

@@ -291,21 +291,14 @@ impl Write for Text {
     }
 }
 
-/// All contexts with pid and name, by pid. There may be more than contiguous memory has room for.
-fn by_pid() -> impl Iterator<Item = (proc::Identity, ContextRef)> {
-    let all = proc::contexts().into_iter().map(|context| {
-        let identity = proc::identity(&context);
-        ((identity.pid, context.id), (identity, context))
-    });
-    // One by one: to collect them makes a list first.
-    let mut sorted = BTreeMap::new();
-    sorted.extend(all);
-    sorted.into_values()
+/// All contexts with pid and name, in the order in which they were made.
+fn identified() -> impl Iterator<Item = (proc::Identity, ContextRef)> {
+    proc::contexts().map(|context| (proc::identity(&context), context))
 }
 
 fn block() -> String {
     let mut text = Text::default();
-    for (identity, context) in by_pid() {
+    for (identity, context) in identified() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
         if context.state() == State::Blocked {
             let _ = writeln!(text, "  waiting");
@@ -316,7 +309,7 @@ fn block() -> String {
 
 fn syscalls() -> String {
     let mut text = Text::default();
-    for (identity, _) in by_pid() {
+    for (identity, _) in identified() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
     }
     text.0
@@ -353,7 +346,7 @@ fn contexts() -> String {
     sched::charge_all();
     // The threads of a process share a space, so its tables are walked once.
     let mut counted = BTreeMap::new();
-    for (identity, context) in by_pid() {
+    for (identity, context) in identified() {
         let (private, shared) = context.space().map_or((0, 0), |space| space.bytes());
         let (pages, own) = context.space().map_or((0, 0), |space| {
             let pages = || space.pages();
@@ -406,7 +399,7 @@ fn bytes(size: usize) -> String {
 /// of these daemons.
 fn iostat() -> String {
     let mut text = Text::default();
-    for (identity, context) in by_pid() {
+    for (identity, context) in identified() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
         for (fd, file) in proc::files_of(&context).entries().unwrap_or_default() {
             let table = if fd & UPPER_FDTBL_TAG == 0 { " " } else { "U" };
@@ -431,9 +424,8 @@ fn iostat() -> String {
 }
 
 fn stat() -> String {
-    let all = proc::contexts();
     let count = |state| {
-        all.iter()
+        proc::contexts()
             .filter(|context| context.state() == state)
             .count()
     };
@@ -476,7 +468,7 @@ fn stat() -> String {
          turns_owed: {}\n\
          turns_due: {}\n",
         proc::created(),
-        all.len(),
+        proc::contexts().count(),
         count(State::Runnable),
         count(State::Blocked),
         pipe::count(),

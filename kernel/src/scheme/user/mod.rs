@@ -163,15 +163,18 @@ impl UserScheme {
     /// Removes the scheme. Callers that wait for an answer get `ENODEV`, and callers that wait for
     /// an event of a file are woken.
     pub fn shut_down(&self) {
-        let (completed, munmaps) = {
+        let munmaps = {
             let mut state = self.state.lock();
             state.open = false;
             state.todo.clear();
-            let munmaps = core::mem::take(&mut state.munmaps);
-            (state.requests.fail_all(ENODEV), munmaps)
+            core::mem::take(&mut state.munmaps)
         };
         drop(munmaps);
-        for request in completed {
+        let fail_next = |from| self.state.lock().requests.fail_next(from, ENODEV);
+        let mut from = 0;
+        // One by one: a list of all would be as long as programs like.
+        while let Some((tag, request)) = fail_next(from) {
+            from = tag.saturating_add(1);
             // Its files and memory are dropped with it.
             if let Some(waiter) = request.waiter {
                 sched::wake(&waiter);

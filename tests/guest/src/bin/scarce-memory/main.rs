@@ -47,7 +47,7 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 12] = [
     ("lists", scarce),
     ("areas", areas),
     ("tables", tables),
@@ -58,6 +58,8 @@ const CHECKS: [(&str, Check); 10] = [
     ("borrowed", borrowed),
     ("watched", watched),
     ("locked", locked),
+    ("chained", chained),
+    ("requests", requests),
 ];
 
 fn main() -> i32 {
@@ -322,6 +324,16 @@ fn watched(suite: &mut Suite) {
 fn locked(suite: &mut Suite) {
     ending(suite, "locked", "descriptors of a lock without memory");
     suite.equal("its file system goes on", errno(fs::read_dir("/tmp")), 0);
+}
+
+/// Ends programs with an event that very many queues hear of, one from the other.
+fn chained(suite: &mut Suite) {
+    ending(suite, "chained", "an event of many queues without memory");
+}
+
+/// Ends programs of which very many threads make a request at once that nobody answers.
+fn requests(suite: &mut Suite) {
+    ending(suite, "requests", "requests without memory");
 }
 
 /// Ends programs of a role, all at once, when programs have also had the kernel make all the

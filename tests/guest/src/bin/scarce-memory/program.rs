@@ -27,6 +27,10 @@ const RANGE: usize = 60_000;
 const FILES: usize = 60_000;
 /// Files that two event queues watch.
 const WATCHED: usize = 8_000;
+/// Queues that watch a queue, and queues that watch all of these.
+const CHAINED: usize = 250;
+/// Threads that make a request.
+const REQUESTS: usize = 1_000;
 /// Pages that a daemon touches.
 const DAEMON_PAGES: usize = 64;
 
@@ -38,7 +42,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 12] = [
+const ROLES: [Role; 13] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -54,6 +58,7 @@ const ROLES: [Role; 12] = [
     ("borrowed", borrow_in_pieces, Ok),
     ("watched", watch_files, Ok),
     ("locked", lock_file, Ok),
+    ("chained", watch_queues, Ok),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -65,8 +70,10 @@ fn nothing() -> Result<usize> {
 /// its input ends, closes its output, and keeps what it got until nobody can write errors for it to
 /// read; the error number is its status.
 pub fn run(role: &str) -> i32 {
-    if role == "threads" {
-        return many_threads();
+    match role {
+        "threads" => return many_threads(),
+        "requests" => return many_requests(),
+        _ => {}
     }
     let Some((_, prepare, ask)) = ROLES.iter().find(|(name, ..)| *name == role) else {
         return EFAULT;
@@ -184,6 +191,25 @@ fn watch_files() -> Result<usize> {
     })
 }
 
+/// Watches a pipe, whose writer ends first, with a queue that many queues watch, all of which other
+/// queues watch.
+fn watch_queues() -> Result<usize> {
+    let (output, input) = pipe()?;
+    let queue = || path::open("/scheme/event", syscall::O_RDWR);
+    let many = || (0..CHAINED).map(|_| queue()).collect::<Result<Vec<_>>>();
+    let (first, second, third) = (queue()?, many()?, many()?);
+    let watch = |queue: usize, id| {
+        let flags = EventFlags::EVENT_READ;
+        fd::write(queue, &Event { id, flags, data: 0 }).map(drop)
+    };
+    watch(first, output.into_raw())?;
+    for &queue in &second {
+        watch(queue, first)?;
+        third.iter().try_for_each(|&other| watch(other, queue))?;
+    }
+    Ok(input.into_raw())
+}
+
 /// Maps a file some times, and cuts all mappings into areas of a page: their daemon is told of the
 /// end of each of them.
 fn map_in_pieces() -> Result<usize> {
@@ -210,11 +236,23 @@ fn borrow_in_pieces() -> Result<usize> {
     Ok(borrowed)
 }
 
+/// Makes a scheme; its socket.
+fn make_scheme() -> Result<usize> {
+    let capability = Fd::new(path::open("/scheme/namespace/scheme-creation-cap", 0)?);
+    fd::dup(capability.raw(), b"create-scheme")
+}
+
 /// Makes a scheme, and pages that are not there yet.
 fn become_daemon() -> Result<usize> {
-    let capability = Fd::new(path::open("/scheme/namespace/scheme-creation-cap", 0)?);
-    fd::dup(capability.raw(), b"create-scheme")?;
+    make_scheme()?;
     map(DAEMON_PAGES)
+}
+
+/// A file of a scheme of this program.
+fn own_file() -> Result<usize> {
+    let (offset, number, flags, kernel_flags) = (0, 1, syscall::O_RDWR, 0);
+    let parameters = [offset, number, flags, kernel_flags].map(usize::to_ne_bytes);
+    fd::dup(make_scheme()?, parameters.as_flattened())
 }
 
 fn touch_new_pages(base: usize) -> Result<usize> {
@@ -233,7 +271,7 @@ fn set(word: &AtomicU32) -> usize {
     word.store(1, Ordering::Release);
     let woken = system(
         syscall::SYS_FUTEX,
-        [word.as_ptr().addr(), FUTEX_WAKE, THREADS],
+        [word.as_ptr().addr(), FUTEX_WAKE, THREADS.max(REQUESTS)],
     );
     woken.unwrap_or(0)
 }
@@ -274,6 +312,46 @@ fn many_threads() -> i32 {
     reach(3 * THREADS);
     let _ = fd::close(1);
     let _ = fd::read(2, &mut [0]);
+    0
+}
+
+/// When the program is let go, its threads make requests to its own scheme, and it ends. Nothing is
+/// allocated then.
+fn many_requests() -> i32 {
+    static GO: AtomicU32 = AtomicU32::new(0);
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    static STEPS: AtomicUsize = AtomicUsize::new(0);
+    let reach = |steps: usize| {
+        while STEPS.load(Ordering::Acquire) < steps {
+            sys::yield_now();
+        }
+    };
+    let file = match own_file() {
+        Ok(file) => file,
+        Err(error) => return error.errno,
+    };
+    for index in 0..REQUESTS {
+        let started = thread::spawn(move || {
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            sleep_on(&GO);
+            STEPS.fetch_add(1, Ordering::AcqRel);
+            let _ = system(syscall::SYS_FSYNC, [file, 0, 0]);
+            // The scheme has ended, and soon the program: more steps would take memory.
+            sleep_on(&NEVER);
+        });
+        if let Err(error) = started {
+            return error.errno;
+        }
+        reach(index + 1);
+    }
+    say_ready();
+    let _ = fd::read(0, &mut [0]);
+    let _ = fd::close(1);
+    let _ = fd::read(2, &mut [0]);
+    set(&GO);
+    reach(2 * REQUESTS);
+    // The last ones may be about to ask.
+    sys::yield_now();
     0
 }
 
