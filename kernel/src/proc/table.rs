@@ -108,9 +108,11 @@ impl FileTable {
         Ok(entries)
     }
 
-    /// Calls `visit` with the description of each descriptor; `visit` must not use the table.
-    pub fn visit(&self, mut visit: impl FnMut(&Arc<Description>)) {
-        self.slots.lock().iter().for_each(|(_, file)| visit(file));
+    /// Calls `visit` with the description of each descriptor, up to the first error; `visit` must
+    /// not use the table.
+    pub fn visit(&self, mut visit: impl FnMut(&Arc<Description>) -> Result<()>) -> Result<()> {
+        let slots = self.slots.lock();
+        slots.iter().try_for_each(|(_, file)| visit(file))
     }
 
     /// A table with the same descriptors under the same numbers; `ENOMEM`.

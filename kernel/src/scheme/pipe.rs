@@ -22,7 +22,11 @@ use spin::Mutex;
 use super::{
     Caller, OpenResult, Scheme, deliver_files, handles::ROOT, kernel_id, proc::table_copy, trigger,
 };
-use crate::{mm::UserBuf, object::Description, sched::WaitQueue};
+use crate::{
+    mm::{UserBuf, frame},
+    object::Description,
+    sched::WaitQueue,
+};
 
 const WRITE_END: usize = 1;
 
@@ -77,21 +81,24 @@ fn write_end(number: usize) -> Result<Arc<Pipe>> {
 
 /// Whether one of the files is the read end of the pipe `target`, or holds it: as a pipe or a copy
 /// of a file table does. A pipe that carries its own read end could never be freed, because
-/// nothing else would refer to it.
-fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
+/// nothing else would refer to it. `ENOMEM` when there are too many to look at.
+fn leads_to(files: &[Arc<Description>], target: usize) -> Result<bool> {
     let scheme = kernel_id(GlobalSchemes::Pipe);
-    let is_holder = |file: &Arc<Description>| {
-        let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
-        (is_reader || file.scheme() == kernel_id(GlobalSchemes::Proc))
-            .then(|| (file.scheme(), file.number()))
-    };
-    // There may be more than contiguous memory has room for. To collect them makes a list first.
+    // There may be more than contiguous memory has room for.
     let mut next = BTreeSet::new();
-    next.extend(files.iter().filter_map(is_holder));
+    let add = |next: &mut BTreeSet<_>, file: &Arc<Description>| {
+        let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
+        if is_reader || file.scheme() == kernel_id(GlobalSchemes::Proc) {
+            frame::check_room()?;
+            next.insert((file.scheme(), file.number()));
+        }
+        Ok(())
+    };
+    files.iter().try_for_each(|file| add(&mut next, file))?;
     let mut seen = BTreeSet::new();
     while let Some(file) = next.pop_first() {
         if file == (scheme, target) {
-            return true;
+            return Ok(true);
         }
         let (of, number) = file;
         if number == ROOT || !seen.insert(file) {
@@ -99,13 +106,14 @@ fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
         }
         if of != scheme {
             if let Some(table) = table_copy(number) {
-                table.visit(|file| next.extend(is_holder(file)));
+                table.visit(|file| add(&mut next, file))?;
             }
         } else if let Ok(pipe) = pipe(number) {
-            next.extend(pipe.buffer.lock().fds().filter_map(is_holder));
+            let buffer = pipe.buffer.lock();
+            buffer.fds().try_for_each(|file| add(&mut next, file))?;
         }
     }
-    false
+    Ok(false)
 }
 
 /// Makes the write end of a pipe, which is possible once.
@@ -242,7 +250,7 @@ impl Scheme for PipeScheme {
 
     fn write(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
         let pipe = write_end(number)?;
-        crate::mm::frame::check_room()?;
+        frame::check_room()?;
         let nonblock = flags & O_NONBLOCK as u32 != 0;
         let attempt = || match pipe.buffer.lock().write_state() {
             PipeState::Wait if buf.is_empty() => Some(PipeState::Ready),
@@ -303,7 +311,7 @@ impl Scheme for PipeScheme {
         _metadata: &[u64],
     ) -> Result<usize> {
         let pipe = write_end(number)?;
-        if leads_to(&files, number & !WRITE_END) {
+        if leads_to(&files, number & !WRITE_END)? {
             return Err(Error::new(ELOOP));
         }
         let attempt = || match pipe.buffer.lock().fd_write_state() {
@@ -318,7 +326,7 @@ impl Scheme for PipeScheme {
             return Err(Error::new(EPIPE));
         }
         // While this call waited, others may have sent.
-        if leads_to(&files, number & !WRITE_END) {
+        if leads_to(&files, number & !WRITE_END)? {
             return Err(Error::new(ELOOP));
         }
         // Files for which there is no room are dropped after the lock.

@@ -1,6 +1,6 @@
-//! Abandoned requests: the clean-up when the answer comes after the client is gone.
+//! Cancelled and abandoned requests: the clean-up when the answer comes after the client is gone.
 
-use ::syscall::schemev2::Opcode;
+use ::syscall::schemev2::{Opcode, Sqe, SqeFlags};
 
 use super::request_buffer::Mapping;
 use super::{File, UserScheme};
@@ -37,6 +37,22 @@ pub struct AbandonedRequest {
 }
 
 impl UserScheme {
+    /// Sends the daemon, once, a cancellation of a request whose client was interrupted.
+    pub(super) fn cancel(&self, tag: u32) {
+        let first = self.state.lock().requests.cancel(tag);
+        if first {
+            let cancel = Sqe {
+                sqe_flags: SqeFlags::ONEWAY,
+                tag,
+                ..Sqe::default()
+            };
+            self.post(Entry::new(Message::Request(Sqe {
+                opcode: Opcode::Cancel as u8,
+                ..cancel
+            })));
+        }
+    }
+
     /// Cleans up after a client that is gone, once the daemon has answered. `answered` is the
     /// value, if any.
     pub(super) fn clear_up(&self, abandoned: AbandonedRequest, answered: Option<usize>) {

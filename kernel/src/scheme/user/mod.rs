@@ -206,22 +206,6 @@ impl UserScheme {
         self.announce();
     }
 
-    /// Sends the daemon, once, a cancellation of a request whose client was interrupted.
-    fn cancel(&self, tag: u32) {
-        let first = self.state.lock().requests.cancel(tag);
-        if first {
-            let cancel = Sqe {
-                sqe_flags: SqeFlags::ONEWAY,
-                tag,
-                ..Sqe::default()
-            };
-            self.post(Entry::new(Message::Request(Sqe {
-                opcode: Opcode::Cancel as u8,
-                ..cancel
-            })));
-        }
-    }
-
     fn begin(&self, mut sqe: Sqe, waiter: Option<ContextRef>, files: Vec<File>) -> Result<u32> {
         let mut state = self.state.lock();
         if !state.open {

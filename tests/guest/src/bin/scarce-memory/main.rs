@@ -47,9 +47,10 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("lists", scarce),
     ("areas", areas),
+    ("pipes", pipes),
     ("tables", tables),
     ("daemon", daemon),
     ("files", files),
@@ -230,22 +231,30 @@ fn numbers<T>(call: &str, meanwhile: impl FnOnce(&mut All) -> Result<T>) -> Resu
 
 /// Has the kernel make very many areas of few.
 fn areas(suite: &mut Suite) {
-    let refused = || -> Result<[i32; 3]> {
-        let mut programs = Asking::start_all(&["move", "copy", "punch"])?;
-        let mut all = All::take()?;
-        all.give_last(OTHERS)?;
-        let asked = programs
-            .iter_mut()
-            .try_for_each(|program| program.ask().map(drop));
-        all.give(0, all.pages)?;
-        let mut errors = [0; 3];
-        for (error, program) in errors.iter_mut().zip(&mut programs) {
-            *error = program.end();
-        }
-        asked.map(|()| errors)
-    };
-    let refused = refused().map_err(|error| error.errno);
+    let refused = asked(["move", "copy", "punch"]).map_err(|error| error.errno);
     suite.equal("areas without memory", refused, Ok([ENOMEM; 3]));
+}
+
+/// Has the kernel look for a pipe in very many others.
+fn pipes(suite: &mut Suite) {
+    let refused = asked(["nest"]).map_err(|error| error.errno);
+    suite.equal("pipes in pipes without memory", refused, Ok([ENOMEM]));
+}
+
+/// What programs of these roles got, one after the other, while memory was used up.
+fn asked<const ROLES: usize>(roles: [&str; ROLES]) -> Result<[i32; ROLES]> {
+    let mut programs = Asking::start_all(&roles)?;
+    let mut all = All::take()?;
+    all.give_last(OTHERS)?;
+    let asked = programs
+        .iter_mut()
+        .try_for_each(|program| program.ask().map(drop));
+    all.give(0, all.pages)?;
+    let mut errors = [0; ROLES];
+    for (error, program) in errors.iter_mut().zip(&mut programs) {
+        *error = program.end();
+    }
+    asked.map(|()| errors)
 }
 
 /// Has file tables grow, for which the kernel needs contiguous memory.

@@ -42,7 +42,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 13] = [
+const ROLES: [Role; 14] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -52,6 +52,7 @@ const ROLES: [Role; 13] = [
     }),
     ("move", range_with_holes, move_range),
     ("copy", space_with_areas, copy_space),
+    ("nest", pipe_with_pipes, send_pipes),
     ("punch", || map_device(RANGE), punch),
     ("files", open_files, Ok),
     ("pieces", map_in_pieces, Ok),
@@ -118,6 +119,32 @@ fn resize(which: usize) -> usize {
     };
     let mut sizes = (0..7).map(|halves| (LAST_NUMBER + 1) >> halves);
     sizes.find(grows).unwrap_or(0)
+}
+
+/// Makes very many pipes in a pipe, and others; the list of these and of the full pipe. It begins
+/// with a pipe to send all that to.
+fn pipe_with_pipes() -> Result<usize> {
+    let make = || path::open("/scheme/pipe", syscall::O_RDWR);
+    let (output, input) = pipe()?;
+    for _ in 0..FILES {
+        fd::send_fd(input.raw(), make()?, false, &[])?;
+    }
+    let (end, target) = pipe()?;
+    end.into_raw();
+    let mut list = Vec::from([target.into_raw(), output.into_raw()]);
+    while list.len() <= FILES {
+        list.push(make()?);
+    }
+    Ok(list.leak().as_ptr().addr())
+}
+
+/// Sends what the list names after the first number to the pipe with that number.
+fn send_pipes(list: usize) -> Result<usize> {
+    let pipe = runtime::probe::peek_word(list) as usize;
+    let flags = (CallFlags::WRITE | CallFlags::FD).bits();
+    let (files, size) = (list + size_of::<usize>(), FILES * size_of::<usize>());
+    let words = [pipe, files, size, flags, 0, 0];
+    sys::demux(probe::syscall(syscall::SYS_CALL, words))
 }
 
 /// A range of which every other page is mapped.
