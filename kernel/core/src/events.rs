@@ -51,6 +51,10 @@ const RECENT: usize = 16;
 /// Length from which on an event is searched for in the whole queue: its reader does not read.
 const CROWDED: usize = 4096;
 
+/// Events of a queue for which room is made beforehand: two for each subscription, and at most as
+/// many as fit into a page.
+const MAX_EXPECTED: usize = 4096 / size_of::<Notice>();
+
 /// Most events of a queue: two for each descriptor that a program can have. Their list is the
 /// largest that fits into contiguous memory.
 pub const MAX_EVENTS: usize = 1 << 17;
@@ -63,9 +67,24 @@ pub struct EventList {
     /// file can be as many events of a queue as there are descriptors. Only a list that is
     /// [`CROWDED`] has them, or was since it was last empty.
     sorted: BTreeSet<Notice>,
+    /// Events for which room was made.
+    expected: usize,
 }
 
 impl EventList {
+    /// Makes room for the events of a further subscription, so that they are not lost when memory
+    /// is used up. False without memory.
+    pub fn make_room(&mut self) -> bool {
+        self.expected = (self.expected + 2).min(MAX_EXPECTED);
+        let more = self.expected.saturating_sub(self.notices.len());
+        self.notices.try_reserve_exact(more).is_ok()
+    }
+
+    /// Whether another event takes memory.
+    pub fn is_full(&self) -> bool {
+        self.notices.len() == self.notices.capacity() || self.is_crowded()
+    }
+
     /// Adds an event, unless it is already there. Returns whether to wake the reader. An event is
     /// lost when [`MAX_EVENTS`] others wait, or memory has no room for the list: that only happens
     /// to a program that subscribes and does not read.
@@ -96,8 +115,7 @@ impl EventList {
         }
     }
 
-    /// Whether the list is so long that more events are worth less than the memory they take.
-    pub fn is_crowded(&self) -> bool {
+    fn is_crowded(&self) -> bool {
         self.notices.len() >= CROWDED
     }
 
@@ -484,6 +502,20 @@ mod tests {
             events.drop_first();
         }
         assert_eq!(events.first(), Some(&event(1)));
+    }
+
+    #[test]
+    fn subscriptions_bring_room_for_their_events() {
+        let mut events = EventList::default();
+        assert!(events.is_full());
+        for id in 0..10 {
+            assert!(events.make_room() && !events.is_full());
+            assert!(events.push(event(2 * id)) && events.push(event(2 * id + 1)));
+        }
+        for _ in 0..1000 {
+            assert!(events.make_room());
+        }
+        assert!(events.notices.capacity() * size_of::<Notice>() <= 4096);
     }
 
     #[test]

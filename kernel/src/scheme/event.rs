@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, string::String, sync::Arc};
 use ::syscall::{
     EVENT_TIMEOUT_ID, EventFlags,
     data::{Event, GlobalSchemes},
-    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, Error, Result},
+    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, ENOMEM, Error, Result},
     flag::O_NONBLOCK,
 };
 use kernel_core::events::{EventList, FileKey, Notice, Registry};
@@ -121,7 +121,7 @@ impl Queue {
     fn push(&self, notice: Notice) {
         let is_new = {
             let mut events = self.events.lock();
-            let has_room = !events.is_crowded() || frame::check_room().is_ok();
+            let has_room = !events.is_full() || frame::check_room().is_ok();
             has_room && events.push(notice)
         };
         if is_new {
@@ -198,15 +198,18 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
         *queue.timeout.lock() = (!event.flags.is_empty()).then_some(event.data);
         return Ok(());
     }
-    if !event.flags.is_empty() {
-        // A subscription takes memory; ending one and setting a time-out do not.
-        frame::check_room()?;
-    }
     let file = proc::file(event.id)?;
     let (scheme, watched) = (file.scheme(), file.number());
     // A queue must not watch itself: its own events would make it readable.
     if scheme == kernel_id(GlobalSchemes::Event) && watched == number {
         return Err(Error::new(EBADF));
+    }
+    // A subscription takes memory; ending one and setting a time-out do not.
+    if !event.flags.is_empty() {
+        frame::check_room()?;
+        if !queue.events.lock().make_room() {
+            return Err(Error::new(ENOMEM));
+        }
     }
     let key = key(scheme, watched);
     let subscribe = |flags| {

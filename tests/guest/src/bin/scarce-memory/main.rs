@@ -47,7 +47,7 @@ const KEPT: u64 = 256;
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("lists", scarce),
     ("areas", areas),
     ("pipes", pipes),
@@ -60,6 +60,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("watched", watched),
     ("locked", locked),
     ("chained", chained),
+    ("queues", queues),
     ("requests", requests),
 ];
 
@@ -338,6 +339,11 @@ fn locked(suite: &mut Suite) {
 /// Ends programs with an event that very many queues hear of, one from the other.
 fn chained(suite: &mut Suite) {
     ending(suite, "chained", "an event of many queues without memory");
+}
+
+/// Has very many queues get their first event.
+fn queues(suite: &mut Suite) {
+    ending(suite, "queues", "first events without memory");
 }
 
 /// Ends programs of which very many threads make a request at once that nobody answers.

@@ -42,7 +42,7 @@ type Role = (
 );
 
 /// The roles of programs with one thread.
-const ROLES: [Role; 14] = [
+const ROLES: [Role; 15] = [
     ("fcntl", nothing, |_| {
         system(syscall::SYS_FCNTL, [0, F_DUPFD, LAST_NUMBER])
     }),
@@ -60,6 +60,7 @@ const ROLES: [Role; 14] = [
     ("watched", watch_files, Ok),
     ("locked", lock_file, Ok),
     ("chained", watch_queues, Ok),
+    ("queues", watch_pipes, end_writers),
     ("daemon", become_daemon, touch_new_pages),
 ];
 
@@ -140,7 +141,7 @@ fn pipe_with_pipes() -> Result<usize> {
 
 /// Sends what the list names after the first number to the pipe with that number.
 fn send_pipes(list: usize) -> Result<usize> {
-    let pipe = runtime::probe::peek_word(list) as usize;
+    let pipe = probe::peek_word(list) as usize;
     let flags = (CallFlags::WRITE | CallFlags::FD).bits();
     let (files, size) = (list + size_of::<usize>(), FILES * size_of::<usize>());
     let words = [pipe, files, size, flags, 0, 0];
@@ -235,6 +236,31 @@ fn watch_queues() -> Result<usize> {
         third.iter().try_for_each(|&other| watch(other, queue))?;
     }
     Ok(input.into_raw())
+}
+
+/// Watches some pipes with very many queues; the list of the pipes' writers, which ends with 0.
+fn watch_pipes() -> Result<usize> {
+    const PIPES: usize = 100;
+    let pipes = (0..PIPES).map(|_| pipe()).collect::<Result<Vec<_>>>()?;
+    for (output, _) in pipes.iter().cycle().take(FILES) {
+        let queue = path::open("/scheme/event", syscall::O_RDWR)?;
+        let (id, flags, data) = (output.raw(), EventFlags::EVENT_READ, 0);
+        fd::write(queue, &Event { id, flags, data })?;
+    }
+    let mut writers = Vec::with_capacity(PIPES + 1);
+    for (output, input) in pipes {
+        output.into_raw();
+        writers.push(input.into_raw());
+    }
+    writers.push(0);
+    Ok(writers.leak().as_ptr().addr())
+}
+
+/// Ends the writers that a list names.
+fn end_writers(list: usize) -> Result<usize> {
+    let writers = (0..).map(|index| probe::peek_word(list + index * size_of::<usize>()) as usize);
+    let mut writers = writers.take_while(|&writer| writer != 0);
+    writers.try_fold(0, |_, writer| system(syscall::SYS_CLOSE, [writer, 0, 0]))
 }
 
 /// Maps a file some times, and cuts all mappings into areas of a page: their daemon is told of the
