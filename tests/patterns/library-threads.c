@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -470,7 +471,32 @@ static void kinds_of_mutexes(void) {
     CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == EPERM);
 }
 
+static pthread_key_t keys[PTHREAD_KEYS_MAX + 1];
+
+static void *own_values(void *all) {
+    int count = *(int *)all;
+    for (int at = 0; at < count; at++)
+        CHECK(pthread_getspecific(keys[at]) == NULL && pthread_setspecific(keys[at], all) == 0);
+    return NULL;
+}
+
+/* As many keys as the header promises, and no fewer than POSIX does. */
+static void all_keys(void) {
+    pthread_t thread;
+    int count = 0, values[PTHREAD_KEYS_MAX + 1];
+    while (count <= PTHREAD_KEYS_MAX && pthread_key_create(&keys[count], NULL) == 0) {
+        CHECK(pthread_setspecific(keys[count], &values[count]) == 0);
+        count++;
+    }
+    CHECK(count >= _POSIX_THREAD_KEYS_MAX && count <= PTHREAD_KEYS_MAX);
+    CHECK(pthread_key_create(&keys[count], NULL) == EAGAIN);
+    CHECK(pthread_create(&thread, NULL, own_values, &count) == 0 && pthread_join(thread, NULL) == 0);
+    for (int at = 0; at < count; at++)
+        CHECK(pthread_getspecific(keys[at]) == &values[at] && pthread_key_delete(keys[at]) == 0);
+}
+
 int main(void) {
+    all_keys();
     read_write_locks();
     barriers();
     spin_locks();

@@ -52,6 +52,6 @@
 #define IOV_MAX 1024
 #define OPEN_MAX 65536
 #define HOST_NAME_MAX 64
-#define PTHREAD_KEYS_MAX 64
+#define PTHREAD_KEYS_MAX 128
 #define PTHREAD_STACK_MIN 4096
 #endif

@@ -22,7 +22,7 @@ use crate::{affinity, jump, masks};
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Keys a process can have.
-pub const KEYS: usize = 64;
+pub const KEYS: usize = 128;
 /// How often the destructors of a thread's values are called as long as they set new values.
 pub const DESTRUCTOR_ROUNDS: usize = 4;
 
