@@ -57,7 +57,16 @@ static void descriptors(void) {
     CHECK(write(ends[1], "x", 1) == 1 && pselect(ends[0] + 1, &readable, NULL, NULL, NULL, NULL) == 1);
     CHECK(FD_ISSET(ends[0], &readable));
     FAILS(pselect(ends[0] + 1, &readable, NULL, NULL, &wrong, NULL), EINVAL);
-    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(file) == 0);
+    /* Nothing has exceptions, but their descriptors must be open. */
+    fd_set exceptional;
+    FD_ZERO(&exceptional);
+    FD_SET(ends[1], &exceptional);
+    CHECK(pselect(ends[1] + 1, NULL, NULL, &exceptional, &moment, NULL) == 0);
+    CHECK(!FD_ISSET(ends[1], &exceptional));
+    FD_SET(ends[1], &exceptional);
+    CHECK(close(ends[1]) == 0);
+    FAILS(pselect(ends[1] + 1, NULL, NULL, &exceptional, &moment, NULL), EBADF);
+    CHECK(close(ends[0]) == 0 && close(file) == 0);
 }
 
 static void *named(void *thread) {

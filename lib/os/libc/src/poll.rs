@@ -205,16 +205,27 @@ unsafe fn select_within(
     let wanted =
         |set: &Option<&mut Set>, number| set.as_ref().is_some_and(|set| set.contains(number));
     let mut entries = Vec::new();
+    // No file has exceptions, so these descriptors only have to be open.
+    let mut others = Vec::new();
     for number in 0..count as usize {
         let mut events = 0;
         events |= if wanted(&readable, number) { IN } else { 0 };
         events |= if wanted(&writable, number) { OUT } else { 0 };
         if events != 0 {
             entries.push(Entry::new(number as c_int, events));
+        } else if wanted(&exceptional, number) {
+            others.push(Entry::new(number as c_int, 0));
+        }
+    }
+    let is_invalid = |entry: &Entry| entry.revents & NVAL != 0;
+    if !others.is_empty() {
+        wait(&mut others, Some(Duration::ZERO))?;
+        if others.iter().any(is_invalid) {
+            return Err(Error::new(EBADF));
         }
     }
     wait(&mut entries, limit)?;
-    if entries.iter().any(|entry| entry.revents & NVAL != 0) {
+    if entries.iter().any(is_invalid) {
         return Err(Error::new(EBADF));
     }
     let mut ready = 0;
