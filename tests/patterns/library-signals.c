@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -146,6 +147,47 @@ static void dispositions(void) {
     CHECK(signal(SIGSTOP, SIG_IGN) == SIG_ERR);
 }
 
+static sigjmp_buf before_signal;
+
+static void jump_back(int number) {
+    siglongjmp(before_signal, number);
+}
+
+/* Jumps out of handlers: the mask is as it was, if sigsetjmp is told to keep it. */
+static void jumps(void) {
+    sigset_t set = set_of(SIGUSR2), now;
+    handle(SIGUSR1, jump_back);
+    volatile int times = 0;
+    memset(&before_signal, -1, sizeof before_signal);
+    CHECK(sigprocmask(SIG_SETMASK, &set, NULL) == 0);
+    int number = sigsetjmp(before_signal, 1);
+    CHECK(number == (times ? SIGUSR1 : 0));
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGUSR2) == 1);
+    CHECK(sigismember(&now, SIGUSR1) == 0);
+    if (times++ < 3) {
+        sigemptyset(&set);
+        CHECK(sigprocmask(SIG_SETMASK, &set, NULL) == 0);
+        raise(SIGUSR1);
+        CHECK(0);
+    }
+    CHECK(times == 4);
+    times = 0;
+    number = sigsetjmp(before_signal, 0);
+    CHECK(number == times * SIGUSR1);
+    if (times++ == 0)
+        raise(SIGUSR1);
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGUSR1) == 1);
+    /* Without a signal; 0 becomes 1. */
+    times = 0;
+    number = sigsetjmp(before_signal, 0);
+    if (times++ == 0)
+        siglongjmp(before_signal, 0);
+    CHECK(number == 1 && times == 2);
+    sigemptyset(&set);
+    CHECK(sigprocmask(SIG_SETMASK, &set, NULL) == 0);
+    handle(SIGUSR1, count_call);
+}
+
 static int nested;
 
 static void raise_again(int number) {
@@ -182,6 +224,11 @@ static void masks(void) {
     struct sigaction once = {.sa_handler = count_call, .sa_flags = SA_RESETHAND};
     CHECK(sigaction(SIGUSR1, &once, NULL) == 0 && raise(SIGUSR1) == 0 && calls == 3);
     CHECK(sigaction(SIGUSR1, NULL, &once) == 0 && once.sa_handler == SIG_DFL);
+    /* Signals that are ignored stay ignored. */
+    once = (struct sigaction){.sa_handler = SIG_IGN, .sa_flags = SA_RESETHAND};
+    CHECK(sigaction(SIGUSR1, &once, NULL) == 0 && raise(SIGUSR1) == 0);
+    CHECK(sigaction(SIGUSR1, NULL, &once) == 0 && once.sa_handler == SIG_IGN);
+    CHECK(raise(SIGUSR1) == 0 && calls == 3);
     /* What waits is dropped when the signal is ignored. */
     handle(SIGUSR1, count_call);
     set = set_of(SIGUSR1);
@@ -577,6 +624,7 @@ int main(int count, char **arguments) {
     }
     dispositions();
     masks();
+    jumps();
     waits();
     one_of_two();
     interruptions();

@@ -4,15 +4,16 @@
 #include <features.h>
 
 typedef unsigned long jmp_buf[8];
-typedef jmp_buf sigjmp_buf;
+/* A jmp_buf, whether the mask of signals is in the last word, and that mask. */
+typedef unsigned long sigjmp_buf[10];
 
 __BEGIN_DECLS
 int setjmp(jmp_buf buffer) __attribute__((__returns_twice__));
 _Noreturn void longjmp(jmp_buf buffer, int value);
+int sigsetjmp(sigjmp_buf buffer, int save_mask) __attribute__((__returns_twice__));
+_Noreturn void siglongjmp(sigjmp_buf buffer, int value);
 __END_DECLS
-/* Without a mask of signals to keep, as none is kept anyway. */
+/* setjmp keeps no mask of signals, as on System V. */
 #define _setjmp(buffer) setjmp(buffer)
 #define _longjmp(buffer, value) longjmp(buffer, value)
-#define sigsetjmp(buffer, mask) setjmp(buffer)
-#define siglongjmp(buffer, value) longjmp(buffer, value)
 #endif

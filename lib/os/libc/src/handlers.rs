@@ -170,7 +170,8 @@ pub fn deliver(number: c_int, origin: Origin) -> Outcome {
     let chosen = HANDLERS.with(|handlers| {
         let place = &mut handlers[number as usize];
         let chosen = *place;
-        if chosen.flags & ONCE != 0 {
+        let is_called = !matches!(chosen.handler, DEFAULT | IGNORE);
+        if is_called && chosen.flags & ONCE != 0 {
             *place = Disposition::USUAL;
         }
         chosen

@@ -4,9 +4,12 @@ use core::arch::naked_asm;
 
 /// Stores the caller's preserved registers in the eight words at `rdi`. Returns 0, and once more
 /// with the value of a `longjmp`.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-unsafe extern "C" fn setjmp(_buffer: *mut usize) -> i32 {
+pub unsafe extern "C" fn setjmp(_buffer: *mut usize) -> i32 {
     naked_asm!(
         "mov [rdi], rbx",
         "mov [rdi + 8], rbp",
@@ -24,9 +27,12 @@ unsafe extern "C" fn setjmp(_buffer: *mut usize) -> i32 {
 }
 
 /// Returns from the `setjmp` that filled the buffer; a value of 0 becomes 1.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-unsafe extern "C" fn longjmp(_buffer: *const usize, _value: i32) -> ! {
+pub unsafe extern "C" fn longjmp(_buffer: *const usize, _value: i32) -> ! {
     naked_asm!(
         "mov eax, esi",
         "test eax, eax",

@@ -1,6 +1,7 @@
 //! `signal.h`. Handlers run in a thread of this library for signals from other processes
 //! ([`arrivals`]), and in the calling thread for `raise`, `abort` and `kill` of oneself.
 
+use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
 
 use runtime::process as system;
@@ -12,7 +13,7 @@ use crate::handlers::{self, DEFAULT, Disposition, Information, Origin, Outcome};
 use crate::points::Handled;
 use crate::process::{self, ABORT};
 use crate::tls::{self, Alternate};
-use crate::{arrivals, caught, errno, interrupter, masks, points, pthread, strings};
+use crate::{arrivals, caught, errno, interrupter, jump, masks, points, pthread, strings};
 
 const ERROR: usize = usize::MAX;
 
@@ -384,6 +385,46 @@ unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64)
         arrivals::block(new);
     }
     0
+}
+
+/// As `setjmp` with the first eight words; the next one keeps the second argument, which says
+/// whether the last one keeps the mask of the thread.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn sigsetjmp(_buffer: *mut usize, _keeps_mask: c_int) -> c_int {
+    // The stack is the caller's all the way, so `setjmp` finds the place to return to, and each of
+    // its returns is one of this function.
+    naked_asm!(
+        "movsxd rsi, esi",
+        "mov [rdi + 64], rsi",
+        "test rsi, rsi",
+        "jz {setjmp}",
+        "push rdi",
+        "lea rdi, [rdi + 72]",
+        "call {keep}",
+        "pop rdi",
+        "jmp {setjmp}",
+        setjmp = sym jump::setjmp,
+        keep = sym keep_mask,
+    )
+}
+
+/// # Safety
+/// `place` is for a mask.
+unsafe extern "C" fn keep_mask(place: *mut u64) {
+    // SAFETY: the same contract.
+    unsafe { place.write(masks::own()) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn siglongjmp(buffer: *const usize, value: c_int) -> ! {
+    // SAFETY: the ten words that `sigsetjmp` has filled, in a function that has not returned.
+    unsafe {
+        if *buffer.add(8) != 0 {
+            arrivals::block(*buffer.add(9) as u64);
+        }
+        jump::longjmp(buffer, value)
+    }
 }
 
 #[unsafe(no_mangle)]
