@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* The function itself. */
@@ -75,6 +76,55 @@ static void looks(void) {
     CHECK(!strcmp(OWN(strsep)(&rest, ","), "b") && !OWN(strsep)(&rest, ","));
 }
 
+/* Searches read as far as they have to: behind what they find may be a long text, or none. The
+ * bytes here end with a page, and the next page is not mapped. */
+static void short_looks(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && munmap(pages + page, page) == 0);
+    char *text = memcpy(pages + page - 9, "ab 12;cde", 9), *end = NULL, *rest = text;
+    CHECK(OWN(strchr)(text, 'e') == text + 8 && OWN(strchrnul)(text, 'e') == text + 8);
+    CHECK(OWN(strstr)(text, "cde") == text + 6 && OWN(strcasestr)(text, "DE") == text + 7);
+    CHECK(OWN(strspn)(text, "abc 12;d") == 8 && OWN(strcspn)(text, "xe") == 8);
+    CHECK(OWN(strpbrk)(text, "e;") == text + 5 && OWN(index)(text, 'b') == text + 1);
+    CHECK(OWN(strtol)(text + 3, &end, 10) == 12 && end == text + 5);
+    CHECK(OWN(strtoull)(text + 2, &end, 0) == 12 && end == text + 5);
+    CHECK(OWN(strtod)(text + 2, &end) == 12 && end == text + 5);
+    int number = 0;
+    char word[4];
+    CHECK(OWN(sscanf)(text, "%2s %d;", word, &number) == 2 && number == 12);
+    CHECK(OWN(strsep)(&rest, "e;") == text && rest == text + 6 && text[5] == 0);
+    text[5] = ';';
+    CHECK(OWN(strtok_r)(text, "e;", &rest) == text && rest == text + 6);
+    CHECK(munmap(pages, page) == 0);
+}
+
+/* Sequences that begin and end alike, in texts of parts of them. */
+static void repeated_looks(void) {
+    char text[400];
+    memset(text, 'a', sizeof text);
+    text[399] = 0;
+    text[150] = text[301] = 'b';
+    for (int before = 0; before <= 150; before += 30) {
+        char wanted[320];
+        memset(wanted, 'a', sizeof wanted);
+        wanted[before] = 'b';
+        for (int after = 0; after <= 150; after += 30) {
+            wanted[before + 1 + after] = 0;
+            char *first = text + 150 - before;
+            CHECK(OWN(strstr)(text, wanted) == first && OWN(strcasestr)(text, wanted) == first);
+            CHECK(OWN(memmem)(text, 399, wanted, (size_t)(before + 1 + after)) == first);
+            wanted[before + 1 + after] = 'a';
+        }
+        wanted[before + 151] = 'b';
+        wanted[before + 152] = 0;
+        CHECK(OWN(strstr)(text, wanted) == text + 150 - before);
+        wanted[before + 150] = 'b';
+        CHECK(OWN(strstr)(text, wanted) == NULL);
+    }
+    CHECK(OWN(memmem)(text, 399, "", 0) == text && OWN(memmem)(text, 2, "aaa", 3) == NULL);
+}
+
 static void others(void) {
     CHECK(OWN(atoi)(" -12x") == -12 && OWN(atol)("7") == 7 && OWN(abs)(-3) == 3);
     CHECK(OWN(sprintf)(place, "%s", "text") == 4 && !strcmp(place, "text"));
@@ -124,6 +174,8 @@ int main(void) {
     ends();
     copies();
     looks();
+    short_looks();
+    repeated_looks();
     others();
     return finish("strings");
 }

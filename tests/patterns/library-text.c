@@ -30,6 +30,24 @@ static void numbers(void) {
     wchar_t wide[] = L"0x1p3 nan";
     CHECK(swscanf(wide, L"%lf %f", &number, &small) == 2 && number == 8 && isnan(small));
 
+    /* Numbers that their type cannot hold. */
+    static const char *const beyond[] = { "1e-320", "-1e-320", "1e-400", "0x1p-2000", "-1e400",
+                                          "0x1p5000" };
+    static const char *const within[] = { "0", "-0.0e-999", "0x0p-9999", "inf", "nan(12)",
+                                          "0x1p-1074", "2.2250738585072014e-308", "1.8e308x" };
+    for (size_t at = 0; at < sizeof beyond / sizeof *beyond; at++) {
+        errno = 0;
+        number = strtod(beyond[at], NULL);
+        CHECK(errno == ERANGE && (isinf(number) || fabs(number) < 2.3e-308));
+        errno = 0;
+        strtod(within[at], NULL);
+        CHECK(errno == 0);
+    }
+    errno = 0;
+    CHECK(strtof("1e-40", NULL) > 0 && errno == ERANGE);
+    errno = 0;
+    CHECK(wcstod(L"1e-320", NULL) > 0 && errno == ERANGE);
+
     /* A number as long as a file is read in a moment. */
     enum { LENGTH = 4 << 20 };
     char *text = malloc(LENGTH);

@@ -56,6 +56,8 @@ static void wide_strings(void) {
     CHECK(wcschr(L"abc", L'c')[0] == L'c' && !wcschr(L"abc", L'd') && *wcschr(L"abc", 0) == 0);
     CHECK(wcsrchr(L"aba", L'a')[1] == 0 && !wcscmp(wcsstr(L"abcd", L"bc"), L"bcd"));
     CHECK(!wcsstr(L"abc", L"d") && !wcscmp(wcsstr(L"abc", L""), L"abc"));
+    CHECK(!wcscmp(wcsstr(L"abcabdabe", L"abe"), L"abe") && !wcsstr(L"aab", L"aaa"));
+    CHECK(!wcscmp(wcspbrk(L"abc", L"xcb"), L"bc") && !wcspbrk(L"", L"a"));
     CHECK(wcsspn(L"aab", L"a") == 2 && wcscspn(L"aab", L"b") == 2 && !wcspbrk(L"a", L"b"));
     wcscpy(place, L" a bc ");
     CHECK(!wcscmp(wcstok(place, L" ", &rest), L"a") && !wcscmp(wcstok(NULL, L" ", &rest), L"bc"));

@@ -80,6 +80,7 @@ mod eventfd;
 mod fenv;
 #[cfg(target_os = "redox")]
 mod files;
+mod find;
 #[cfg(target_os = "redox")]
 mod fork;
 #[cfg(target_os = "redox")]

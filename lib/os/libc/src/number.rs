@@ -1,5 +1,7 @@
 //! Numbers in text, in the forms that `strtol` and `strtod` read.
 
+use core::num::FpCategory;
+
 /// An integer in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Integer {
@@ -22,6 +24,37 @@ pub fn is_space(byte: u8) -> bool {
 pub fn spaces(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !is_space(*byte));
     end.unwrap_or(text.len())
+}
+
+/// Whether a byte may be in the text of a number, or in the white space before it. A number ends
+/// before the first byte that may not.
+pub fn may_be_in_number(byte: u8) -> bool {
+    is_space(byte) || byte.is_ascii_alphanumeric() || b"+-._()".contains(&byte)
+}
+
+/// Whether the number in `text` is beyond the range of the type in which it was read as a value of
+/// the class `read`: too large, or too small to have all its digits. Numbers below the normal
+/// range count as exact if they are hexadecimal, as programs print them in this form to be exact.
+pub fn is_beyond(text: &[u8], read: FpCategory) -> bool {
+    let prefix = text.iter().position(|byte| matches!(byte, b'x' | b'X'));
+    let (digits, exponent) = match prefix {
+        Some(prefix) => (&text[prefix + 1..], b'p'),
+        None => (text, b'e'),
+    };
+    let counts = |byte: &u8| match prefix {
+        Some(_) => byte.is_ascii_hexdigit() && *byte != b'0',
+        None => matches!(byte, b'1'..=b'9'),
+    };
+    // The words for infinity have no digits.
+    let is_other_than_zero = digits
+        .iter()
+        .take_while(|byte| byte.to_ascii_lowercase() != exponent)
+        .any(counts);
+    match read {
+        FpCategory::Infinite | FpCategory::Zero => is_other_than_zero,
+        FpCategory::Subnormal => prefix.is_none(),
+        FpCategory::Normal | FpCategory::Nan => false,
+    }
 }
 
 /// Reads an integer at the start of `text`, in `base` 2 to 36; with base 0 its prefix decides.

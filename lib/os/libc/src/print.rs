@@ -281,6 +281,23 @@ impl Input for &mut State {
     }
 }
 
+/// The rest of a string, which is read no further than the conversions go, as it may be long.
+struct Text(*const c_char);
+
+impl Input for Text {
+    fn peek(&mut self) -> Option<u8> {
+        // SAFETY: the string that the caller of `sscanf` has passed; `take` does not pass its end.
+        let byte = unsafe { *self.0 } as u8;
+        (byte != 0).then_some(byte)
+    }
+
+    fn take(&mut self) {
+        if self.peek().is_some() {
+            self.0 = self.0.wrapping_add(1);
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vsscanf(
     text: *const c_char,
@@ -289,7 +306,7 @@ pub unsafe extern "C" fn vsscanf(
 ) -> c_int {
     // SAFETY: the caller's strings and pointers.
     unsafe {
-        let mut input = scan::Bytes(strings::bytes(text));
+        let mut input = Text(text);
         let mut places = Places { list: &mut list };
         scan::scan(&mut input, strings::bytes(format), &mut places)
     }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering as Order;
 use core::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
+use core::num::FpCategory;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{fs, path};
@@ -32,11 +33,24 @@ unsafe fn integer(
     };
     // SAFETY: the caller's string, and a place for a pointer or null.
     unsafe {
-        let found = number::integer(strings::bytes(text), base);
+        let found = number::integer(number_bytes(text), base);
         if !end.is_null() {
             *end = text.add(found.length).cast_mut();
         }
         Some(found)
+    }
+}
+
+/// The bytes at the start of a string that may belong to a number. What follows is not read, as
+/// programs read one number after the other out of a long text.
+///
+/// # Safety
+/// `text` is a string that does not change while the result is in use.
+unsafe fn number_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's string; the bytes that are counted are there.
+    unsafe {
+        let length = strings::length_while(text, number::may_be_in_number);
+        core::slice::from_raw_parts(text.cast(), length)
     }
 }
 
@@ -103,22 +117,22 @@ unsafe extern "C" fn atoll(text: *const c_char) -> c_longlong {
     unsafe { strtol(text, core::ptr::null_mut(), 10) }
 }
 
-/// Reads a floating point number by `read` and stores where it ends. `is_infinite` checks its
-/// value.
+/// Reads a floating point number by `read` and stores where it ends. `classify` gives the class of
+/// its value.
 unsafe fn floating<T: Copy>(
     text: *const c_char,
     end: *mut *mut c_char,
     read: impl FnOnce(&[u8]) -> (T, usize),
-    is_infinite: impl FnOnce(T) -> bool,
+    classify: impl FnOnce(T) -> FpCategory,
 ) -> T {
     // SAFETY: the caller's string, and a place for a pointer or null.
     unsafe {
-        let bytes = strings::bytes(text);
+        let bytes = number_bytes(text);
         let (value, length) = read(bytes);
         if !end.is_null() {
             *end = text.add(length).cast_mut();
         }
-        if is_infinite(value) && bytes[..length].iter().any(u8::is_ascii_digit) {
+        if number::is_beyond(&bytes[..length], classify(value)) {
             errno::set(ERANGE);
         }
         value
@@ -128,13 +142,13 @@ unsafe fn floating<T: Copy>(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> c_double {
     // SAFETY: the same contract.
-    unsafe { floating(text, end, number::float, f64::is_infinite) }
+    unsafe { floating(text, end, number::float, f64::classify) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32 {
     // SAFETY: the same contract.
-    unsafe { floating(text, end, number::single, f32::is_infinite) }
+    unsafe { floating(text, end, number::single, f32::classify) }
 }
 
 /// A `long double` is a `double` here.

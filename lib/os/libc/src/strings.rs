@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 
-use crate::malloc;
+use crate::{find, malloc};
 
 /// The bytes of a string without the zero byte.
 ///
@@ -117,17 +117,12 @@ unsafe extern "C" fn memmem(
             core::slice::from_raw_parts(wanted.cast::<u8>(), length),
         )
     };
-    match find(range, wanted) {
+    let reaches = |end| end <= range.len();
+    let found = find::find(length, |at| wanted[at], reaches, |at| range[at]);
+    match found {
         Some(index) => start.cast::<u8>().wrapping_add(index).cast_mut().cast(),
         None => null_mut(),
     }
-}
-
-fn find(range: &[u8], wanted: &[u8]) -> Option<usize> {
-    if wanted.is_empty() {
-        return Some(0);
-    }
-    range.windows(wanted.len()).position(|part| part == wanted)
 }
 
 #[unsafe(no_mangle)]
@@ -293,10 +288,25 @@ unsafe extern "C" fn strncasecmp(a: *const c_char, b: *const c_char, count: usiz
 /// there is none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strchrnul(text: *const c_char, byte: c_int) -> *mut c_char {
-    // SAFETY: the caller's string.
-    let text_bytes = unsafe { bytes(text) };
-    let at = text_bytes.iter().position(|found| *found == byte as u8);
-    text.cast_mut().wrapping_add(at.unwrap_or(text_bytes.len()))
+    // SAFETY: the caller's string. The bytes behind a match are not read, as a text may be long.
+    let length = unsafe { length_while(text, |found| found != byte as u8) };
+    text.cast_mut().wrapping_add(length)
+}
+
+/// How many bytes at the start of a string are as `wanted` says. The zero byte ends the count.
+///
+/// # Safety
+/// `text` is a string, at least up to the first byte that is not wanted.
+pub unsafe fn length_while(text: *const c_char, wanted: impl Fn(u8) -> bool) -> usize {
+    let mut length = 0;
+    loop {
+        // SAFETY: the caller's string, of which all bytes before this one were wanted.
+        let byte = unsafe { *text.add(length) } as u8;
+        if byte == 0 || !wanted(byte) {
+            return length;
+        }
+        length += 1;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -337,20 +347,38 @@ unsafe extern "C" fn rindex(text: *const c_char, byte: c_int) -> *mut c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strstr(text: *const c_char, wanted: *const c_char) -> *mut c_char {
     // SAFETY: the caller's strings.
-    let (range, wanted) = unsafe { (bytes(text), bytes(wanted)) };
-    match find(range, wanted) {
-        Some(index) => text.cast_mut().wrapping_add(index),
-        None => null_mut(),
-    }
+    unsafe { find_in(text, wanted, |byte| byte) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strcasestr(text: *const c_char, wanted: *const c_char) -> *mut c_char {
     // SAFETY: the caller's strings.
-    let (range, wanted) = unsafe { (bytes(text), bytes(wanted)) };
-    let count = (range.len() + 1).saturating_sub(wanted.len());
-    let part = |at: usize| range[at..at + wanted.len()].eq_ignore_ascii_case(wanted);
-    match (0..count).find(|at| part(*at)) {
+    unsafe { find_in(text, wanted, |byte| byte.to_ascii_lowercase()) }
+}
+
+/// Finds a string in a string, comparing what `compared` makes of their bytes; null if it is not
+/// there.
+///
+/// # Safety
+/// Both are strings.
+unsafe fn find_in(
+    text: *const c_char,
+    wanted: *const c_char,
+    compared: impl Fn(u8) -> u8,
+) -> *mut c_char {
+    // SAFETY: the caller's string.
+    let wanted = unsafe { bytes(wanted) };
+    let mut known = 0;
+    let reaches = |end: usize| {
+        // SAFETY: all bytes before are in the string, without the zero byte.
+        while known < end && unsafe { *text.add(known) } != 0 {
+            known += 1;
+        }
+        known == end
+    };
+    // SAFETY: `find` reads only what it has been told to be there.
+    let at = |place| compared(unsafe { *text.add(place) } as u8);
+    match find::find(wanted.len(), |place| compared(wanted[place]), reaches, at) {
         Some(index) => text.cast_mut().wrapping_add(index),
         None => null_mut(),
     }
@@ -359,19 +387,19 @@ unsafe extern "C" fn strcasestr(text: *const c_char, wanted: *const c_char) -> *
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strspn(text: *const c_char, members: *const c_char) -> usize {
     // SAFETY: the caller's strings.
-    let (text, members) = unsafe { (bytes(text), bytes(members)) };
-    text.iter()
-        .take_while(|byte| members.contains(byte))
-        .count()
+    unsafe {
+        let members = bytes(members);
+        length_while(text, |byte| members.contains(&byte))
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strcspn(text: *const c_char, members: *const c_char) -> usize {
     // SAFETY: the caller's strings.
-    let (text, members) = unsafe { (bytes(text), bytes(members)) };
-    text.iter()
-        .take_while(|byte| !members.contains(byte))
-        .count()
+    unsafe {
+        let members = bytes(members);
+        length_while(text, |byte| !members.contains(&byte))
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -10,7 +10,7 @@ use core::slice;
 use syscall::error::EILSEQ;
 
 use crate::sync::Shared;
-use crate::{errno, malloc};
+use crate::{errno, find, malloc};
 
 /// `wchar_t`.
 pub type Wide = i32;
@@ -432,9 +432,32 @@ unsafe extern "C" fn wcsxfrm(place: *mut Wide, text: *const Wide, size: usize) -
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcschr(text: *const Wide, wanted: Wide) -> *mut Wide {
-    // SAFETY: the caller's string, the zero included.
-    let all = unsafe { slice::from_raw_parts(text, wcslen(text) + 1) };
-    at(text, all.iter().position(|wide| *wide == wanted))
+    // SAFETY: the caller's string; the result lies in it or is its end.
+    unsafe {
+        let found = text.add(length_while(text, |wide| wide != wanted));
+        if *found == wanted {
+            found.cast_mut()
+        } else {
+            null_mut()
+        }
+    }
+}
+
+/// How many characters at the start of a string are as `wanted` says. Its end ends the count, and
+/// nothing behind the first other character is read, as a text may be long.
+///
+/// # Safety
+/// `text` is a wide string.
+pub unsafe fn length_while(text: *const Wide, wanted: impl Fn(Wide) -> bool) -> usize {
+    let mut length = 0;
+    loop {
+        // SAFETY: the caller's string, of which all characters before this one were wanted.
+        let wide = unsafe { *text.add(length) };
+        if wide == 0 || !wanted(wide) {
+            return length;
+        }
+        length += 1;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -446,38 +469,51 @@ unsafe extern "C" fn wcsrchr(text: *const Wide, wanted: Wide) -> *mut Wide {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcsstr(text: *const Wide, wanted: *const Wide) -> *mut Wide {
-    // SAFETY: the caller's strings.
-    let (all, wanted) = unsafe { (wides(text), wides(wanted)) };
-    if wanted.is_empty() {
-        return text.cast_mut();
-    }
-    at(
-        text,
-        all.windows(wanted.len()).position(|part| part == wanted),
-    )
+    // SAFETY: the caller's string.
+    let wanted = unsafe { wides(wanted) };
+    let mut known = 0;
+    let reaches = |end: usize| {
+        // SAFETY: all characters before are in the string, without its end.
+        while known < end && unsafe { *text.add(known) } != 0 {
+            known += 1;
+        }
+        known == end
+    };
+    // SAFETY: `find` reads only what it has been told to be there.
+    let read = |place| unsafe { *text.add(place) };
+    let found = find::find(wanted.len(), |place| wanted[place], reaches, read);
+    at(text, found)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcsspn(text: *const Wide, members: *const Wide) -> usize {
     // SAFETY: the caller's strings.
-    let (all, members) = unsafe { (wides(text), wides(members)) };
-    let other = all.iter().position(|wide| !members.contains(wide));
-    other.unwrap_or(all.len())
+    unsafe {
+        let members = wides(members);
+        length_while(text, |wide| members.contains(&wide))
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcscspn(text: *const Wide, members: *const Wide) -> usize {
     // SAFETY: the caller's strings.
-    let (all, members) = unsafe { (wides(text), wides(members)) };
-    let found = all.iter().position(|wide| members.contains(wide));
-    found.unwrap_or(all.len())
+    unsafe {
+        let members = wides(members);
+        length_while(text, |wide| !members.contains(&wide))
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcspbrk(text: *const Wide, members: *const Wide) -> *mut Wide {
-    // SAFETY: the caller's strings.
-    let (all, members) = unsafe { (wides(text), wides(members)) };
-    at(text, all.iter().position(|wide| members.contains(wide)))
+    // SAFETY: the caller's strings; the result lies in the first or is its end.
+    unsafe {
+        let found = text.add(wcscspn(text, members));
+        if *found == 0 {
+            null_mut()
+        } else {
+            found.cast_mut()
+        }
+    }
 }
 
 #[unsafe(no_mangle)]

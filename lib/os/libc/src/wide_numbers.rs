@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_ulong};
 use core::ptr::null_mut;
 
-use crate::wide::{Wide, wides};
+use crate::number::may_be_in_number;
+use crate::wide::{Wide, length_while};
 
 unsafe extern "C" {
     fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long;
@@ -24,8 +25,13 @@ unsafe fn number<T>(
 ) -> T {
     // SAFETY: the caller's promise.
     unsafe {
-        let byte = |wide: &Wide| u8::try_from(*wide).ok().filter(u8::is_ascii);
-        let mut bytes: Vec<u8> = wides(text).iter().map_while(byte).collect();
+        let byte = |wide: Wide| {
+            u8::try_from(wide)
+                .ok()
+                .filter(|byte| may_be_in_number(*byte))
+        };
+        let length = length_while(text, |wide| byte(wide).is_some());
+        let mut bytes: Vec<u8> = (0..length).map_while(|at| byte(*text.add(at))).collect();
         bytes.push(0);
         let start = bytes.as_ptr().cast::<c_char>();
         let mut stop = null_mut();
