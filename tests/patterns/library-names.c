@@ -233,8 +233,42 @@ static void command_lines(void) {
     CHECK(putenv("POSIXLY_CORRECT") == 0 && !getenv("POSIXLY_CORRECT"));
 }
 
+/* Names that end with a slash are those of directories. */
+static void slashes(void) {
+    static const char file[] = TREE "/a.c/", dot[] = TREE "/a.c/.", directory[] = TREE "/b/";
+    struct stat stat_of;
+    for (int round = 0; round < 2; round++) {
+        const char *name = round ? dot : file;
+        FAILS(open(name, O_RDONLY), ENOTDIR);
+        FAILS(open(name, O_WRONLY | O_CREAT, 0600), EISDIR);
+        FAILS(stat(name, &stat_of), ENOTDIR);
+        FAILS(access(name, F_OK), ENOTDIR);
+        FAILS(access(name, W_OK), ENOTDIR);
+        FAILS(chmod(name, 0600), ENOTDIR);
+        FAILS(truncate(name, 0), ENOTDIR);
+        FAILS(unlink(name), ENOTDIR);
+        FAILS(remove(name), ENOTDIR);
+        FAILS(rename(name, TREE "/other"), ENOTDIR);
+        FAILS(rename(TREE "/a.h", name), ENOTDIR);
+        errno = 0;
+        CHECK(fopen(name, "r") == NULL && errno == ENOTDIR);
+    }
+    FAILS(creat(TREE "/new/", 0600), EISDIR);
+    FAILS(open(TREE "/new/", O_RDONLY), ENOENT);
+    FAILS(unlink(TREE "/new/"), ENOENT);
+    FAILS(unlink(directory), EISDIR);
+    CHECK(stat(TREE "/a.c", &stat_of) == 0 && stat_of.st_size == 1);
+    CHECK(stat(directory, &stat_of) == 0 && S_ISDIR(stat_of.st_mode));
+    CHECK(stat("/", &stat_of) == 0 && stat("/scheme/", &stat_of) == 0 && access("/bin/", F_OK) == 0);
+    int opened = open(directory, O_RDONLY);
+    CHECK(opened >= 0 && close(opened) == 0);
+    CHECK(mkdir(TREE "/c/", 0700) == 0 && rename(TREE "/c/", TREE "/d/") == 0);
+    CHECK(rmdir(TREE "/d/") == 0);
+}
+
 int main(void) {
     make_tree();
+    slashes();
     patterns();
     paths();
     places();

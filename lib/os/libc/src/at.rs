@@ -12,7 +12,7 @@ use syscall::error::{EINVAL, Error};
 use syscall::flag::O_CREAT;
 
 use crate::files::{self, path_of};
-use crate::{descriptor, errno, points, transfers};
+use crate::{descriptor, errno, points, slashes, transfers};
 
 /// C's `AT_FDCWD`: names are relative to the working directory.
 const HERE: c_int = -100;
@@ -176,7 +176,7 @@ unsafe extern "C" fn renameat2(
         let [from, to] = [&from, &to].map(|path| path.to_str().map_err(|_| Error::new(EINVAL)));
         let (from, to) = (from?, to?);
         match flags {
-            0 => fs::rename(from, to),
+            0 => slashes::rename(from, to),
             RENAME_NOREPLACE if fs::metadata(from)?.is_dir() => Err(Error::new(EINVAL)),
             RENAME_NOREPLACE => {
                 descriptor::close(transfers::open_new(to)?)?;

@@ -5,11 +5,11 @@ use core::ffi::{c_char, c_int};
 
 use libredox::data::TimeSpec;
 use libredox::flag::{O_CLOEXEC, O_PATH};
-use runtime::{Result, fd, fs, path};
+use runtime::{Result, fd};
 use syscall::error::{EINVAL, EOPNOTSUPP, Error};
 
 use crate::files::{Timespec, path_of};
-use crate::{descriptor, errno, linux_names};
+use crate::{descriptor, errno, slashes};
 
 /// Calls `action` with a descriptor of the file at a path. There are no links to follow.
 ///
@@ -20,8 +20,7 @@ unsafe fn with_file(
     action: impl FnOnce(usize) -> libredox::error::Result<()>,
 ) -> Result<()> {
     // SAFETY: the same contract.
-    let path = linux_names::here(unsafe { path_of(path) }?);
-    let number = path::open(&path, (O_PATH | O_CLOEXEC) as usize)?;
+    let number = slashes::open(unsafe { path_of(path) }?, (O_PATH | O_CLOEXEC) as usize)?;
     let done = action(number).map_err(|error| Error::new(error.errno()));
     fd::close(number)?;
     done
@@ -72,7 +71,7 @@ extern "C" fn fchown(number: c_int, user: u32, group: u32) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readlink(path: *const c_char, _place: *mut c_char, _size: usize) -> isize {
     // SAFETY: the caller's string.
-    let found = unsafe { path_of(path) }.and_then(|path| fs::metadata(&linux_names::here(path)));
+    let found = unsafe { path_of(path) }.and_then(slashes::metadata);
     errno::fail(found.err().map_or(EINVAL, |error| error.errno))
 }
 

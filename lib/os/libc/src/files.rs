@@ -8,7 +8,7 @@ use syscall::error::{EAGAIN, EBADF, ECONNRESET, EFAULT, EINTR, EINVAL, EIO, ENOE
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::parts::{self, Part, parts_of};
-use crate::{descriptor, errno, linux_names, own, points, strings, umad, uverbs};
+use crate::{descriptor, errno, linux_names, own, points, slashes, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// Reads from a socket into the parts; the count, or a negated error number. In `libsocket`.
@@ -64,8 +64,8 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     let number = match linux_names::open_own(path) {
         Some(opened) => opened?,
         None => {
+            let number = slashes::open(path, flags & !0o7777 | mode)?;
             let path = linux_names::here(path);
-            let number = path::open(&path, flags & !0o7777 | mode)?;
             uverbs::note_opened(&path);
             is_umad = umad::is_device(&path);
             number
@@ -373,7 +373,7 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
         let flags = if mode & W_OK != 0 { O_WRONLY } else { O_STAT };
-        fd::close(path::open(&linux_names::here(path), flags | O_CLOEXEC)?)
+        fd::close(slashes::open(path, flags | O_CLOEXEC)?)
     });
     errno::done(result)
 }
@@ -381,7 +381,7 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: the caller's string.
-    errno::done(unsafe { path_of(path) }.and_then(fs::remove_file))
+    errno::done(unsafe { path_of(path) }.and_then(slashes::remove_file))
 }
 
 #[unsafe(no_mangle)]
@@ -395,7 +395,7 @@ unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
 unsafe extern "C" fn remove(path: *const c_char) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
-        if fs::metadata(path)?.is_dir() {
+        if slashes::metadata(path)?.is_dir() {
             fs::remove_dir(path)
         } else {
             fs::remove_file(path)
@@ -521,7 +521,7 @@ unsafe extern "C" fn stat(path: *const c_char, place: *mut Stat) -> c_int {
     // SAFETY: the caller's string and place for the structure.
     let result = unsafe {
         path_of(path)
-            .and_then(|path| fs::metadata(&linux_names::here(path)))
+            .and_then(slashes::metadata)
             .map(|metadata| place.write((*metadata.stat()).into()))
     };
     errno::done(result)

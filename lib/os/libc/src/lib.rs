@@ -154,6 +154,8 @@ mod sharing;
 #[cfg(target_os = "redox")]
 mod signal;
 #[cfg(target_os = "redox")]
+mod slashes;
+#[cfg(target_os = "redox")]
 mod spawn;
 #[cfg(target_os = "redox")]
 mod start;

@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use runtime::{Error, Result, fd, fs, path, process, sys, time};
+use runtime::{Error, Result, fd, path, process, sys, time};
 use syscall::error::{EEXIST, EFBIG, EINVAL, ESPIPE};
 use syscall::flag::{O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_WRONLY};
 
@@ -13,7 +13,7 @@ use crate::files::{open_path, path_of};
 use crate::parts::Part;
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
-use crate::{descriptor, errno, parts, points, strings};
+use crate::{descriptor, errno, parts, points, slashes, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -148,7 +148,7 @@ extern "C" fn ftruncate(number: c_int, length: c_long) -> c_int {
 unsafe extern "C" fn truncate(path: *const c_char, length: c_long) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
-        let number = path::open(path, O_WRONLY | O_CLOEXEC)?;
+        let number = slashes::open(path, O_WRONLY | O_CLOEXEC)?;
         let result = set_length(number, length);
         fd::close(number)?;
         result
@@ -160,7 +160,7 @@ unsafe extern "C" fn truncate(path: *const c_char, length: c_long) -> c_int {
 unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: the caller's strings.
     let (from, to) = unsafe { (path_of(from), path_of(to)) };
-    errno::done(from.and_then(|from| fs::rename(from, to?)))
+    errno::done(from.and_then(|from| slashes::rename(from, to?)))
 }
 
 /// Replaces the six letters `X` at the end of a path by others until `make` succeeds in making a

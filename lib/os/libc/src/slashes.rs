@@ -1,0 +1,54 @@
+//! Paths that end with a slash, or with `/.`: they name directories only.
+//!
+//! The runtime removes these ends, as schemes know one spelling of each path. What they say about
+//! the kind of the file is checked here: programs find out by `stat("name/")` whether `name` is a
+//! directory, and must not open or remove a file by such a path.
+
+use runtime::{Error, Result, fs, path};
+use syscall::error::{EISDIR, ENOTDIR};
+use syscall::flag::{O_CREAT, O_DIRECTORY};
+
+use crate::linux_names;
+
+/// Whether a path can only be that of a directory.
+pub fn names_directory(path: &str) -> bool {
+    path.ends_with('/') || path.ends_with("/.")
+}
+
+/// Opens a path.
+pub fn open(path: &str, flags: usize) -> Result<usize> {
+    let flags = match names_directory(path) {
+        // No file is made by the name of a directory.
+        true if flags & (O_CREAT | O_DIRECTORY) == O_CREAT => return Err(Error::new(EISDIR)),
+        true => flags | O_DIRECTORY,
+        false => flags,
+    };
+    path::open(&linux_names::here(path), flags)
+}
+
+/// The attributes of the file at a path.
+pub fn metadata(path: &str) -> Result<fs::Metadata> {
+    let found = fs::metadata(&linux_names::here(path))?;
+    if names_directory(path) && !found.is_dir() {
+        return Err(Error::new(ENOTDIR));
+    }
+    Ok(found)
+}
+
+/// Removes a file.
+pub fn remove_file(path: &str) -> Result<()> {
+    if names_directory(path) {
+        metadata(path)?;
+        return Err(Error::new(EISDIR));
+    }
+    fs::remove_file(path)
+}
+
+/// Moves a file or directory.
+pub fn rename(from: &str, to: &str) -> Result<()> {
+    let of_directories = names_directory(from) || names_directory(to);
+    if of_directories && !fs::metadata(from)?.is_dir() {
+        return Err(Error::new(ENOTDIR));
+    }
+    fs::rename(from, to)
+}
