@@ -436,6 +436,8 @@ static void own_time(void) {
 
 static void numbers(void) {
     unsigned short seed[3] = { 0x330e, 1, 0 }, *former;
+    /* Without a seed. */
+    CHECK(lrand48() == 0 && lrand48() == 2116118);
     srand48(1);
     CHECK(drand48() == 0.041630344771878214 && erand48(seed) == 0.041630344771878214);
     srand48(1);

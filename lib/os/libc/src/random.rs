@@ -22,10 +22,10 @@ impl Default for Generator {
 }
 
 impl Generator {
-    /// The factor and constant that POSIX names, and the state with which glibc begins.
+    /// The factor and constant that POSIX names, and the state with which Linux's libraries begin.
     pub const fn new() -> Self {
         Generator {
-            state: 0x1234_ABCD_330E,
+            state: 0,
             factor: 0x5_DEEC_E66D,
             addend: 0xB,
         }
