@@ -233,6 +233,32 @@ static void command_lines(void) {
     CHECK(putenv("POSIXLY_CORRECT") == 0 && !getenv("POSIXLY_CORRECT"));
 }
 
+/* Directories and their descriptors. */
+static void descriptors(void) {
+    DIR *directory = opendir(TREE "/b");
+    int number = directory ? dirfd(directory) : -1;
+    struct stat opened, found;
+    CHECK(number >= 0 && fstat(number, &opened) == 0 && stat(TREE "/b", &found) == 0);
+    CHECK(S_ISDIR(opened.st_mode) && opened.st_ino == found.st_ino);
+    CHECK((fcntl(number, F_GETFD) & FD_CLOEXEC) && readdir(directory) != NULL);
+    CHECK(fstatat(number, "a.c", &found, 0) == 0 && found.st_size == 4);
+    CHECK(closedir(directory) == 0);
+    FAILS(fstat(number, &opened), EBADF);
+
+    number = open(TREE "/b", O_RDONLY | O_DIRECTORY);
+    directory = fdopendir(number);
+    CHECK(directory != NULL && dirfd(directory) == number);
+    int files = 0;
+    for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;)
+        files += !strcmp(entry->d_name, "a.c") || !strcmp(entry->d_name, "deep");
+    CHECK(files == 2 && closedir(directory) == 0);
+    errno = 0;
+    CHECK(fdopendir(number) == NULL && errno == EBADF);
+    number = open(TREE "/a.c", O_RDONLY);
+    errno = 0;
+    CHECK(fdopendir(number) == NULL && errno == ENOTDIR && close(number) == 0);
+}
+
 /* Names that end with a slash are those of directories. */
 static void slashes(void) {
     static const char file[] = TREE "/a.c/", dot[] = TREE "/a.c/.", directory[] = TREE "/b/";
@@ -269,6 +295,7 @@ static void slashes(void) {
 int main(void) {
     make_tree();
     slashes();
+    descriptors();
     patterns();
     paths();
     places();

@@ -54,6 +54,8 @@ static void looks(void) {
     CHECK(OWN(strlen)(text) == 6 && OWN(strnlen)(text, 4) == 4 && OWN(strlen)("") == 0);
     CHECK(OWN(strcmp)("a", "b") < 0 && OWN(strcmp)("\xff", "a") > 0 && OWN(strcmp)("a", "a") == 0);
     CHECK(OWN(strncmp)("ab", "ac", 1) == 0 && OWN(strncmp)("ab", "ac", 2) < 0);
+    CHECK(OWN(strverscmp)("a9", "a10") < 0 && OWN(strverscmp)("1.1", "1.01") > 0);
+    CHECK(OWN(strverscmp)("00", "0") < 0 && OWN(strverscmp)("b1", "b1") == 0);
     CHECK(OWN(strcasecmp)("aB", "Ab") == 0 && OWN(strncasecmp)("aBc", "Abd", 2) == 0);
     CHECK(OWN(memcmp)("a\0b", "a\0c", 3) < 0 && OWN(memcmp)("x", "y", 0) == 0);
     CHECK(OWN(bcmp)("ab", "ab", 2) == 0 && OWN(bcmp)("ab", "ac", 2) != 0);

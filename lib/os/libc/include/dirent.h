@@ -18,6 +18,9 @@ typedef struct __skiff_directory DIR;
 
 __BEGIN_DECLS
 DIR *opendir(const char *path);
+/* Of an open directory; the descriptor is closed by closedir. */
+DIR *fdopendir(int descriptor);
+int dirfd(DIR *directory);
 struct dirent *readdir(DIR *directory);
 void rewinddir(DIR *directory);
 long telldir(DIR *directory);

@@ -39,6 +39,7 @@ char *strrchr(const char *text, int c);
 char *strchrnul(const char *text, int c);
 char *strstr(const char *text, const char *wanted);
 char *strcasestr(const char *text, const char *wanted);
+int strverscmp(const char *a, const char *b);
 size_t strspn(const char *text, const char *members);
 size_t strcspn(const char *text, const char *members);
 char *strpbrk(const char *text, const char *members);

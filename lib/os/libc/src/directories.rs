@@ -5,11 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_long};
 
-use runtime::{Error, Result, fs};
-use syscall::error::ENOMEM;
+use runtime::{Error, Result, fd, fs};
+use syscall::error::{ENOMEM, ENOTDIR};
+use syscall::flag::{MODE_DIR, MODE_TYPE};
 
 use crate::files::path_of;
-use crate::{errno, linux_names, malloc};
+use crate::{descriptor, errno, linux_names, malloc};
 
 /// C's `struct dirent`.
 #[repr(C)]
@@ -38,7 +39,18 @@ struct Directory {
 unsafe extern "C" fn opendir(path: *const c_char) -> *mut Directory {
     // SAFETY: the caller's string.
     let directory = unsafe { path_of(path) };
-    match directory.and_then(|path| fs::read_dir(&linux_names::here(path))) {
+    let names = directory.and_then(|path| {
+        let names = fs::read_dir(&linux_names::here(path))?;
+        // The program may ask for the descriptor.
+        descriptor::opened(names.as_raw_fd(), true);
+        Ok(names)
+    });
+    given(names)
+}
+
+/// Gives C a directory, or null with `errno` set.
+fn given(names: Result<fs::ReadDir>) -> *mut Directory {
+    match names {
         Ok(names) => {
             let entry = Entry {
                 inode: 0,
@@ -54,6 +66,23 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut Directory {
             core::ptr::null_mut()
         }
     }
+}
+
+/// The descriptor belongs to the result, which `closedir` closes.
+#[unsafe(no_mangle)]
+extern "C" fn fdopendir(number: c_int) -> *mut Directory {
+    given(descriptor::check(number).and_then(|number| {
+        match fd::fstat(number)?.st_mode & MODE_TYPE {
+            MODE_DIR => Ok(fs::ReadDir::from_raw_fd(number)),
+            _ => Err(Error::new(ENOTDIR)),
+        }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dirfd(directory: *mut Directory) -> c_int {
+    // SAFETY: what `opendir` gave.
+    unsafe { &*directory }.names.as_raw_fd() as c_int
 }
 
 /// Null at the end, or after an error, which also sets `errno`.
@@ -111,8 +140,8 @@ unsafe extern "C" fn seekdir(directory: *mut Directory, position: c_long) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn closedir(directory: *mut Directory) -> c_int {
     // SAFETY: what `opendir` gave, which the caller gives up.
-    drop(unsafe { Box::from_raw(directory) });
-    0
+    let directory = unsafe { Box::from_raw(directory) };
+    errno::done(descriptor::close(directory.names.into_raw_fd() as c_int))
 }
 
 /// The functions by which a caller of `scandir` selects and orders entries.

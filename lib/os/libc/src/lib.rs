@@ -203,6 +203,7 @@ mod usage;
 mod users;
 #[cfg(target_os = "redox")]
 mod uverbs;
+mod versions;
 #[cfg(target_os = "redox")]
 mod waits;
 #[cfg(target_os = "redox")]

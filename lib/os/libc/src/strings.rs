@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 
-use crate::{find, malloc};
+use crate::{find, malloc, versions};
 
 /// The bytes of a string without the zero byte.
 ///
@@ -515,4 +515,12 @@ extern "C" fn strsignal(number: c_int) -> *const c_char {
         _ => c"Signal",
     };
     if number > 0 { text.as_ptr() } else { null() }
+}
+
+/// Compares names with numbers in them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strverscmp(a: *const c_char, b: *const c_char) -> c_int {
+    // SAFETY: the caller's strings.
+    let (a, b) = unsafe { (bytes(a), bytes(b)) };
+    versions::compare(a, b) as c_int
 }

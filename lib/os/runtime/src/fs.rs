@@ -267,6 +267,28 @@ pub struct ReadDir {
 }
 
 impl ReadDir {
+    /// The names of an open directory, from the first one.
+    pub fn from_raw_fd(fd: usize) -> ReadDir {
+        ReadDir {
+            fd: Fd::new(fd),
+            buffer: alloc::vec![0; 4096],
+            filled: 0,
+            at: 0,
+            opaque: 0,
+            failed: false,
+        }
+    }
+
+    /// The directory's descriptor.
+    pub fn as_raw_fd(&self) -> usize {
+        self.fd.raw()
+    }
+
+    /// The directory's descriptor, which stays open.
+    pub fn into_raw_fd(self) -> usize {
+        self.fd.into_raw()
+    }
+
     /// Where the next name is. 0 is the beginning.
     pub fn position(&self) -> u64 {
         self.opaque
@@ -353,15 +375,7 @@ pub fn write(path: &str, data: impl AsRef<[u8]>) -> Result<()> {
 
 /// The names in a directory.
 pub fn read_dir(path: &str) -> Result<ReadDir> {
-    let fd = Fd::new(path::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?);
-    Ok(ReadDir {
-        fd,
-        buffer: alloc::vec![0; 4096],
-        filled: 0,
-        at: 0,
-        opaque: 0,
-        failed: false,
-    })
+    path::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC).map(ReadDir::from_raw_fd)
 }
 
 /// The attributes of the object at a path.
