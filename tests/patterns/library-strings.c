@@ -124,6 +124,7 @@ static void repeated_looks(void) {
         wanted[before + 150] = 'b';
         CHECK(OWN(strstr)(text, wanted) == NULL);
     }
+    CHECK(OWN(strstr)("ab", "abc") == NULL && OWN(strcasestr)("", "A") == NULL);
     CHECK(OWN(memmem)(text, 399, "", 0) == text && OWN(memmem)(text, 2, "aaa", 3) == NULL);
 }
 

@@ -20,11 +20,13 @@ extern crate alloc;
 pub mod calendar;
 pub mod dates;
 pub mod expressions;
+pub mod find;
 pub mod format;
 pub mod linux_names;
 pub mod number;
 pub mod random;
 pub mod scan;
+pub mod versions;
 
 #[cfg(target_os = "redox")]
 mod absent;
@@ -80,7 +82,6 @@ mod eventfd;
 mod fenv;
 #[cfg(target_os = "redox")]
 mod files;
-mod find;
 #[cfg(target_os = "redox")]
 mod fork;
 #[cfg(target_os = "redox")]
@@ -203,7 +204,6 @@ mod usage;
 mod users;
 #[cfg(target_os = "redox")]
 mod uverbs;
-mod versions;
 #[cfg(target_os = "redox")]
 mod waits;
 #[cfg(target_os = "redox")]

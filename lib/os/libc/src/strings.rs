@@ -366,19 +366,29 @@ unsafe fn find_in(
     wanted: *const c_char,
     compared: impl Fn(u8) -> u8,
 ) -> *mut c_char {
-    // SAFETY: the caller's string.
-    let wanted = unsafe { bytes(wanted) };
-    let mut known = 0;
+    let mut length = 0;
+    // SAFETY: the caller's strings, none of which is read behind its zero byte.
+    while unsafe { *wanted.add(length) } != 0 {
+        // A string that is longer than the text is not measured.
+        // SAFETY: the same.
+        if unsafe { *text.add(length) } == 0 {
+            return null_mut();
+        }
+        length += 1;
+    }
+    let mut known = length;
     let reaches = |end: usize| {
         // SAFETY: all bytes before are in the string, without the zero byte.
         while known < end && unsafe { *text.add(known) } != 0 {
             known += 1;
         }
-        known == end
+        known >= end
     };
-    // SAFETY: `find` reads only what it has been told to be there.
+    // SAFETY: `find` reads of both only what is there.
+    let wanted = |place| compared(unsafe { *wanted.add(place) } as u8);
+    // SAFETY: the same.
     let at = |place| compared(unsafe { *text.add(place) } as u8);
-    match find::find(wanted.len(), |place| compared(wanted[place]), reaches, at) {
+    match find::find(length, wanted, reaches, at) {
         Some(index) => text.cast_mut().wrapping_add(index),
         None => null_mut(),
     }

@@ -477,7 +477,7 @@ unsafe extern "C" fn wcsstr(text: *const Wide, wanted: *const Wide) -> *mut Wide
         while known < end && unsafe { *text.add(known) } != 0 {
             known += 1;
         }
-        known == end
+        known >= end
     };
     // SAFETY: `find` reads only what it has been told to be there.
     let read = |place| unsafe { *text.add(place) };
