@@ -32,14 +32,15 @@ pub fn args() -> IntoIter<String> {
 
 /// The program's short name for messages: the last part of its first argument.
 pub fn program_name() -> String {
+    with_program_name(|name| String::from(name))
+}
+
+/// Calls `action` with the [`program_name`], and takes no memory.
+pub(crate) fn with_program_name<T>(action: impl FnOnce(&str) -> T) -> T {
     // A panic can happen while the list is held; a message without a name is better than none.
-    let Some(args) = ARGS.try_lock() else {
-        return String::from("?");
-    };
-    match args.first() {
-        Some(first) => String::from(first.rsplit('/').next().unwrap_or(first)),
-        None => String::from("?"),
-    }
+    let args = ARGS.try_lock();
+    let first = args.as_ref().and_then(|args| args.first());
+    action(first.map_or("?", |first| first.rsplit('/').next().unwrap_or(first)))
 }
 
 /// For services, which scripts start and people rarely do: answers `--help` and `--version`, and

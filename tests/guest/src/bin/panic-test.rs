@@ -1,12 +1,28 @@
-//! Panics on purpose, to show that a program's panic fails a run.
+//! Panics on purpose, to show that a program's panic fails a run. It says so even when the program
+//! gets no more memory.
 #![no_std]
 #![no_main]
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 runtime::main!(main);
 
+/// Takes all memory that the program can get, down to single bytes.
+fn take_all_memory() {
+    let mut bytes = 1 << 40;
+    while bytes > 0 {
+        let mut taken = Vec::<u8>::new();
+        match taken.try_reserve_exact(bytes) {
+            Ok(()) => core::mem::forget(taken),
+            Err(_) => bytes /= 2,
+        }
+    }
+}
+
 fn main() -> i32 {
-    panic!(
-        "on purpose, with {} arguments",
-        runtime::env::args().count()
-    );
+    let arguments = runtime::env::args().count();
+    take_all_memory();
+    panic!("on purpose, with {arguments} arguments");
 }
