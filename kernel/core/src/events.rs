@@ -85,6 +85,29 @@ impl EventList {
         self.notices.len() == self.notices.capacity() || self.is_crowded()
     }
 
+    /// Joins the events of each subscription to one, so that a list for which room was made has
+    /// room for all without more memory. Longer lists stay as they are.
+    pub fn join(&mut self) {
+        if self.notices.len() > MAX_EXPECTED || !self.sorted.is_empty() {
+            return;
+        }
+        let mut joined = 0;
+        for at in 0..self.notices.len() {
+            let Some(&notice) = self.notices.get(at) else {
+                break;
+            };
+            let is_same = |of: &&mut Notice| (of.id, of.data) == (notice.id, notice.data);
+            match self.notices.iter_mut().take(joined).find(is_same) {
+                Some(first) => first.flags |= notice.flags,
+                None => {
+                    self.notices.swap(joined, at);
+                    joined += 1;
+                }
+            }
+        }
+        self.notices.truncate(joined);
+    }
+
     /// Adds an event, unless it is already there. Returns whether to wake the reader. An event is
     /// lost when [`MAX_EVENTS`] others wait, or memory has no room for the list: that only happens
     /// to a program that subscribes and does not read.
@@ -516,6 +539,26 @@ mod tests {
             assert!(events.make_room());
         }
         assert!(events.notices.capacity() * size_of::<Notice>() <= 4096);
+    }
+
+    #[test]
+    fn events_of_a_subscription_are_joined_to_make_room() {
+        let mut events = EventList::default();
+        assert!(events.make_room() && events.make_room());
+        let of = |id, flags| Notice { flags, ..event(id) };
+        // One subscription has taken the room of both.
+        for notice in [of(7, 1), of(7, 1), of(8, 1), of(7, 2)] {
+            assert!(events.push(notice));
+        }
+        assert!(events.is_full());
+        events.join();
+        assert!(!events.is_full() && events.push(of(8, 2)) && events.push(of(9, 1)));
+        let mut left = Vec::new();
+        while let Some(&notice) = events.first() {
+            left.push(notice);
+            events.drop_first();
+        }
+        assert_eq!(left, [of(7, 3), of(8, 1), of(8, 2), of(9, 1)]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub enum Reply<F> {
         result: Result<usize, i32>,
         /// First extra byte of the message (new descriptor flags).
         extra: u8,
-        /// Whether to notify the daemon when a descriptor of this file is next closed.
+        /// Whether to notify the daemon when the process of the request next closes a descriptor of
+        /// this file. For `Lock` only.
         notify_on_detach: bool,
     },
     /// A file from the daemon's table.

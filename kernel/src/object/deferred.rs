@@ -22,11 +22,11 @@ pub enum Message {
         scheme: SchemeId,
         /// The scheme's number for it.
         number: usize,
-        /// The `Detach` messages that the description has ready while it exists. They are here
-        /// because a message has room for them: a description would become twice as large.
-        notices: Queue<Message>,
+        /// What the description has ready while it exists. It is here because a message has room
+        /// for it: a description would become twice as large.
+        notices: Notices,
     },
-    /// A process closed a descriptor, of which the scheme asked to be told.
+    /// A process closed a descriptor, and the scheme had asked for this message.
     Detach {
         /// Its scheme.
         scheme: SchemeId,
@@ -37,6 +37,50 @@ pub enum Message {
     },
     /// A request to a daemon.
     Request(Sqe),
+}
+
+/// The `Detach` messages of a description, of which each process has at most one.
+#[derive(Debug)]
+pub struct Notices {
+    queue: Queue<Message>,
+    /// The process for which the last search found none, until one is added: a process that ends
+    /// may close very many descriptors of a file in which others have locks.
+    absent: Option<usize>,
+}
+
+impl Notices {
+    /// No messages.
+    pub const fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            absent: None,
+        }
+    }
+
+    /// Adds the message of a process. Returns its former one, to be dropped without a lock.
+    pub fn replace(&mut self, notice: Entry<Message>) -> Option<Entry<Message>> {
+        let former = match notice.value() {
+            &Message::Detach { pid, .. } => self.take(pid),
+            _ => None,
+        };
+        self.absent = None;
+        self.queue.push(notice);
+        former
+    }
+
+    /// Takes the message of a process.
+    pub fn take(&mut self, pid: usize) -> Option<Entry<Message>> {
+        if self.queue.is_empty() || self.absent == Some(pid) {
+            return None;
+        }
+        let is_its =
+            |message: &Message| matches!(message, Message::Detach { pid: of, .. } if *of == pid);
+        let found = self.queue.take(is_its);
+        if found.is_none() {
+            self.absent = Some(pid);
+        }
+        found
+    }
 }
 
 /// The messages in order. There may be more than contiguous memory has room for, because a program

@@ -10,7 +10,7 @@ use spin::Mutex;
 
 use super::{
     SchemeId,
-    deferred::{self, Entry, Message, Queue},
+    deferred::{self, Entry, Message, Notices},
 };
 
 bitflags! {
@@ -65,7 +65,7 @@ struct Inner {
 
 impl Inner {
     /// The notices for processes that have not closed a descriptor since they were made.
-    fn notices(&mut self) -> Option<&mut Queue<Message>> {
+    fn notices(&mut self) -> Option<&mut Notices> {
         match self.close.as_mut()?.value_mut() {
             Message::Close { notices, .. } => Some(notices),
             _ => None,
@@ -79,7 +79,7 @@ impl Description {
         let close = Some(Entry::new(Message::Close {
             scheme,
             number,
-            notices: Queue::new(),
+            notices: Notices::new(),
         }));
         Self {
             scheme,
@@ -121,27 +121,15 @@ impl Description {
     /// memory for it, and a program can close very many descriptors of a file at once. One notice
     /// for all of them is enough: with the first one, the scheme ends what the process has.
     pub fn keep(&self, notice: Entry<Message>) {
-        let &Message::Detach { pid, .. } = notice.value() else {
-            return;
-        };
-        let former = self.take_notice(pid);
-        if let Some(notices) = self.inner.lock().notices() {
-            notices.push(notice);
-        }
-        drop(former);
-    }
-
-    /// Whether notices are ready.
-    pub fn has_notices(&self) -> bool {
         let mut inner = self.inner.lock();
-        inner.notices().is_some_and(|notices| !notices.is_empty())
+        let former = inner.notices().and_then(|notices| notices.replace(notice));
+        drop(inner);
+        drop(former);
     }
 
     /// Takes the notice of a process that closes a descriptor.
     pub fn take_notice(&self, pid: usize) -> Option<Entry<Message>> {
-        let is_its =
-            |message: &Message| matches!(message, Message::Detach { pid: of, .. } if *of == pid);
-        self.inner.lock().notices()?.take(is_its)
+        self.inner.lock().notices()?.take(pid)
     }
 
     /// The open flags, with NONBLOCK and APPEND replaced when `replacement` is given.

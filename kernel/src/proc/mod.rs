@@ -113,13 +113,16 @@ fn enlist(context: &ContextRef) {
     CREATED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// All contexts that have not ended, in the order in which they were made. There is no list of
-/// them, which would be as long as programs like.
+/// All contexts that exist now and have not ended when their turn comes, in the order in which
+/// they were made. There is no list of them, which would be as long as programs like.
 pub fn contexts() -> impl Iterator<Item = ContextRef> {
     let mut from = 0;
+    // Programs may make contexts as fast as the caller comes to them.
+    let newest = CONTEXTS.lock().last_key_value().map(|(id, _)| *id);
     core::iter::from_fn(move || {
         let contexts = CONTEXTS.lock();
-        let mut others = contexts.range(from..);
+        let end = newest.filter(|end| from <= *end)?;
+        let mut others = contexts.range(from..=end);
         let context = others.find_map(|(_, context)| context.upgrade())?;
         from = context.id + 1;
         Some(context)

@@ -121,8 +121,12 @@ impl Queue {
     fn push(&self, notice: Notice) {
         let is_new = {
             let mut events = self.events.lock();
-            let has_room = !events.is_full() || frame::check_room().is_ok();
-            has_room && events.push(notice)
+            if events.is_full() && frame::check_room().is_err() {
+                events.join();
+                !events.is_full() && events.push(notice)
+            } else {
+                events.push(notice)
+            }
         };
         if is_new {
             self.readers.wake_all();

@@ -349,8 +349,10 @@ fn contexts() -> String {
     for (identity, context) in identified() {
         let (private, shared) = context.space().map_or((0, 0), |space| space.bytes());
         let (pages, own) = context.space().map_or((0, 0), |space| {
-            let pages = || space.pages();
-            *counted.entry(Arc::as_ptr(&space)).or_insert_with(pages)
+            let key = Arc::as_ptr(&space);
+            let count = || (space.pages(), space);
+            // The space is kept with its figures: the next one could get its address.
+            counted.entry(key).or_insert_with(count).0
         });
         let _ = writeln!(
             text,
@@ -424,11 +426,15 @@ fn iostat() -> String {
 }
 
 fn stat() -> String {
-    let count = |state| {
-        proc::contexts()
-            .filter(|context| context.state() == state)
-            .count()
-    };
+    let (mut alive, mut running, mut blocked) = (0, 0, 0);
+    for context in proc::contexts() {
+        alive += 1;
+        match context.state() {
+            State::Runnable => running += 1,
+            State::Blocked => blocked += 1,
+            State::New | State::Stopped | State::Dead => {}
+        }
+    }
     let (event_files, event_subscriptions) = event_counts();
     let (futexes, futex_waiters) = sched::futex::counts();
     let (idle_polls, idle_polls_seen) = sched::idle_poll::counts();
@@ -446,9 +452,9 @@ fn stat() -> String {
         text,
         "\nboot_time: {boot_time}\n\
          contexts_created: {}\n\
-         contexts_alive: {}\n\
-         contexts_running: {}\n\
-         contexts_blocked: {}\n\
+         contexts_alive: {alive}\n\
+         contexts_running: {running}\n\
+         contexts_blocked: {blocked}\n\
          event_registries: {event_files}\n\
          event_subcribers: {event_subscriptions}\n\
          futex_registries: {futexes}\n\
@@ -468,9 +474,6 @@ fn stat() -> String {
          turns_owed: {}\n\
          turns_due: {}\n",
         proc::created(),
-        proc::contexts().count(),
-        count(State::Runnable),
-        count(State::Blocked),
         pipe::count(),
         memory.total,
         memory.free,

@@ -4,7 +4,7 @@ use ::syscall::schemev2::{Opcode, Sqe, SqeFlags};
 
 use super::request_buffer::Mapping;
 use super::{File, UserScheme};
-use crate::object::deferred::{Entry, Message, Queue};
+use crate::object::deferred::{Entry, Message, Notices};
 use crate::scheme::MunmapRequest;
 
 /// The step that undoes an abandoned request if the daemon has carried it out.
@@ -61,7 +61,7 @@ impl UserScheme {
         }
         match (abandoned.undo, answered) {
             (Undo::Close, Some(number)) => {
-                let (scheme, notices) = (self.id(), Queue::new());
+                let (scheme, notices) = (self.id(), Notices::new());
                 self.post(Entry::new(Message::Close {
                     scheme,
                     number,
