@@ -175,8 +175,9 @@ pub fn emergency(text: &str) {
     if write_all(2, bytes).is_ok() && is_shown(2) {
         return;
     }
-    for path in ["/scheme/log", "/scheme/debug"] {
-        if let Ok(fd) = crate::path::open_upper(path, syscall::O_WRONLY) {
+    for scheme in ["/scheme/log", "/scheme/debug"] {
+        // Messages of programs without memory, too.
+        if let Ok(fd) = crate::path::open_without_memory(scheme) {
             let written = write_all(fd, bytes);
             let _ = fd::close(fd);
             if written.is_ok() {

@@ -9,11 +9,15 @@ pub const EXIT_STATUS: i32 = 101;
 
 /// Most bytes of the line, without its end.
 const LINE_BYTES: usize = 1024;
+/// Most bytes of its first part: of a long message the end is left out, not the place.
+const MESSAGE_BYTES: usize = LINE_BYTES - 192;
 
 /// The line, in memory of its own: a program may panic because it gets no more.
 struct Line {
     bytes: [u8; LINE_BYTES + 1],
     used: usize,
+    /// No more than so many bytes are used.
+    most: usize,
 }
 
 impl Line {
@@ -51,9 +55,12 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
         let mut line = Line {
             bytes: [0; LINE_BYTES + 1],
             used: 0,
+            most: MESSAGE_BYTES,
         };
-        // It takes anything; only a value of the message could refuse to be shown.
-        let _ = env::with_program_name(|name| write!(line, "PANIC {name}: {}", info.message()));
+        // A line takes everything; a value of the message that cannot be shown is left out.
+        let _ = env::with_program_name(|name| write!(line, "PANIC {name}: "));
+        let _ = write!(line, "{}", info.message());
+        line.most = LINE_BYTES;
         if let Some(at) = info.location() {
             let _ = write!(line, " at {}:{}", at.file(), at.line());
         }

@@ -95,6 +95,17 @@ fn open_root(name: &str) -> Result<usize> {
     fd::openat_upper(namespace, path.as_bytes(), O_DIRECTORY | O_CLOEXEC, 0)
 }
 
+/// Opens the root file of a scheme for writing, into the upper table, and takes no memory. The path
+/// is `/scheme/` and the scheme's name.
+#[cfg(not(feature = "std"))]
+pub(crate) fn open_without_memory(scheme: &str) -> Result<usize> {
+    let (namespace, flags) = (state::namespace_fd(), O_DIRECTORY | O_CLOEXEC);
+    let root = fd::openat_upper(namespace, scheme.as_bytes(), flags, 0)?;
+    let file = fd::openat_upper(root, b"", syscall::O_WRONLY, 0);
+    let _ = fd::close(root);
+    file
+}
+
 /// Opens a path and returns the number of the new descriptor.
 pub fn open(path: &str, flags: usize) -> Result<usize> {
     open_in(Table::Plain, path, flags)

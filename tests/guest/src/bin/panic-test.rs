@@ -1,5 +1,5 @@
-//! Panics on purpose, to show that a program's panic fails a run. It says so even when the program
-//! gets no more memory.
+//! Panics on purpose, to show that a program's panic fails a run, and that the line about it needs
+//! no memory: the program has taken all that there is.
 #![no_std]
 #![no_main]
 
