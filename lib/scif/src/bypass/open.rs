@@ -322,7 +322,10 @@ impl MappedRings {
         let control = &self.memory.control;
         let state = control.now();
         match self.is_sendable_in(state) {
-            true => self.rma.put_short(control, state, (from, offset)),
+            true => {
+                let checks = (control, &self.is_closed);
+                self.rma.put_short(checks, state, (from, offset))
+            }
             false => None,
         }
     }

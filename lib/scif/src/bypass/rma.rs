@@ -453,12 +453,12 @@ impl Rma {
     #[inline(always)]
     pub fn put_short<'a>(
         &'a self,
-        control: &'a Control,
+        (control, is_closed): (&'a Control, &AtomicBool),
         state: StateWord,
         (from, offset): (Readable<'_>, i64),
     ) -> Option<ShortWrite<'a>> {
         let (recent, bytes) = (&self.recent, from.len());
-        let look_up = || self.note_recent(state, offset, bytes);
+        let look_up = || self.note_recent(is_closed, state, (offset, bytes));
         let place = recent.find_or(state, (offset, bytes), look_up)?;
         ShortWrite::new(control, state, place, (from, offset))
     }
@@ -467,14 +467,20 @@ impl Rma {
     /// writing, or another thread copies.
     #[cold]
     #[inline(never)]
-    fn note_recent(&self, state: StateWord, offset: i64, bytes: usize) -> Option<Place<'_>> {
+    fn note_recent(
+        &self,
+        is_closed: &AtomicBool,
+        state: StateWord,
+        (offset, bytes): (i64, usize),
+    ) -> Option<Place<'_>> {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
             return None;
         }
         let bytes = bytes as u64;
         let piece = spaces.peer.windows.find(offset, bytes, Use::Write)?;
-        if piece.bytes < bytes {
+        // As for `CopyPlan`: the mapping may be of a later endpoint.
+        if piece.bytes < bytes || is_closed.load(Ordering::SeqCst) {
             return None;
         }
         self.recent.note(Mapped {
