@@ -598,6 +598,30 @@ static void by_number(void) {
     CHECK(sigset(SIGSTOP, SIG_IGN) == SIG_ERR && errno == EINVAL);
 }
 
+/* A handler that runs as the mask of `pselect` lets its signal come ends the wait, also where
+ * descriptors are named only for exceptions. The limit is there for a failure. */
+static void exceptions(void) {
+    int quiet[2];
+    sigset_t held = set_of(SIGUSR1), none;
+    struct timespec limit = {10, 0};
+    CHECK(pipe(quiet) == 0 && sigemptyset(&none) == 0);
+    handle(SIGUSR1, count_call);
+    CHECK(sigprocmask(SIG_BLOCK, &held, NULL) == 0);
+    for (int round = 0; round < 2; round++) {
+        fd_set readable, exceptional;
+        FD_ZERO(&readable);
+        FD_ZERO(&exceptional);
+        if (round == 1)
+            FD_SET(quiet[0], &readable);
+        FD_SET(quiet[1], &exceptional);
+        calls = 0;
+        CHECK(raise(SIGUSR1) == 0 && calls == 0);
+        FAILS(pselect(quiet[1] + 1, &readable, NULL, &exceptional, &limit, &none), EINTR);
+        CHECK(calls == 1);
+    }
+    CHECK(sigprocmask(SIG_UNBLOCK, &held, NULL) == 0 && close(quiet[0]) == 0 && close(quiet[1]) == 0);
+}
+
 /* SIGALRM ends a sleep, as any handler does. */
 static void alarms(void) {
     calls = 0;
@@ -635,6 +659,7 @@ int main(int count, char **arguments) {
     programs();
     groups();
     by_number();
+    exceptions();
     alarms();
     return finish("library-signals");
 }
