@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <wchar.h>
 
 /* The function itself. */
 #define OWN(function) (*(__typeof__(&function) volatile[]){ function })
@@ -101,6 +102,28 @@ static void short_looks(void) {
     CHECK(munmap(pages, page) == 0);
 }
 
+/* Nothing is read behind the byte that ends a number: the next number may be part of a text of
+ * very many. That byte ends a page, and the next page is not mapped. */
+static void short_numbers(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && munmap(pages + page, page) == 0);
+    for (const char *next = " \n\t-+,:_(xg"; *next; next++) {
+        char *text = memcpy(pages + page - 4, " 12", 3), *end = NULL;
+        text[3] = *next;
+        CHECK(OWN(strtol)(text, &end, 10) == 12 && end == text + 3);
+        CHECK(OWN(strtoul)(text, &end, 0) == 12 && end == text + 3);
+        CHECK(OWN(strtod)(text, &end) == 12 && end == text + 3);
+        CHECK(OWN(strtof)(text, &end) == 12 && end == text + 3);
+        wchar_t *wide = (wchar_t *)(pages + page) - 4, *wide_end = NULL;
+        wmemcpy(wide, L" 12", 3);
+        wide[3] = *next;
+        CHECK(OWN(wcstol)(wide, &wide_end, 10) == 12 && wide_end == wide + 3);
+        CHECK(OWN(wcstod)(wide, &wide_end) == 12 && wide_end == wide + 3);
+    }
+    CHECK(munmap(pages, page) == 0);
+}
+
 /* Sequences that begin and end alike, in texts of parts of them. */
 static void repeated_looks(void) {
     char text[400];
@@ -178,6 +201,7 @@ int main(void) {
     copies();
     looks();
     short_looks();
+    short_numbers();
     repeated_looks();
     others();
     return finish("strings");

@@ -26,10 +26,144 @@ pub fn spaces(text: &[u8]) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// Whether a byte may be in the text of a number, or in the white space before it. A number ends
-/// before the first byte that may not.
-pub fn may_be_in_number(byte: u8) -> bool {
-    is_space(byte) || byte.is_ascii_alphanumeric() || b"+-._()".contains(&byte)
+/// The base of an integer by its number in C; 0 if the prefix decides, `None` if there is none.
+pub fn base(number: i32) -> Option<u32> {
+    let base = u32::try_from(number).ok();
+    base.filter(|base| *base == 0 || (2..=36).contains(base))
+}
+
+/// The length in bytes of the beginning of `text` that decides which number is there: the white
+/// space and what can be a number behind it. `continues` is made by [`integer_parts`] or
+/// [`float_parts`]. Only one byte more is taken from `text`, as programs read one number after the
+/// other out of a long text.
+pub fn length(text: impl Iterator<Item = u8>, mut continues: impl FnMut(u8) -> bool) -> usize {
+    let mut has_begun = false;
+    let belongs = |byte: &u8| {
+        has_begun |= !is_space(*byte);
+        !has_begun || continues(*byte)
+    };
+    text.take_while(belongs).count()
+}
+
+/// Tells of one byte after the other whether it can continue an integer in `base`, which is 2 to
+/// 36, or 0 if the prefix decides.
+pub fn integer_parts(base: u32) -> impl FnMut(u8) -> bool {
+    let mut part = IntegerPart::Start;
+    move |byte| match part.next(byte, base) {
+        Some(next) => {
+            part = next;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The part of an integer that has been read.
+#[derive(Clone, Copy)]
+enum IntegerPart {
+    Start,
+    Signed,
+    /// A first 0, after which an `x` may come.
+    Zero,
+    /// Digits in this base; or just `0x`.
+    Digits(u32),
+}
+
+impl IntegerPart {
+    /// The next part if `byte` comes now; `None` if it does not belong to the number.
+    fn next(self, byte: u8, base: u32) -> Option<IntegerPart> {
+        use IntegerPart as Part;
+        let digits = |base| {
+            let is_digit = char::from(byte).is_digit(base);
+            is_digit.then_some(Part::Digits(base))
+        };
+        match (self, byte) {
+            (Part::Start, b'+' | b'-') => Some(Part::Signed),
+            (Part::Start | Part::Signed, b'0') => Some(Part::Zero),
+            (Part::Start | Part::Signed, _) => digits(if base == 0 { 10 } else { base }),
+            (Part::Zero, b'x' | b'X') if matches!(base, 0 | 16) => Some(Part::Digits(16)),
+            (Part::Zero, _) => digits(if base == 0 { 8 } else { base }),
+            (Part::Digits(base), _) => digits(base),
+        }
+    }
+}
+
+/// As [`integer_parts`], for a floating point number.
+pub fn float_parts() -> impl FnMut(u8) -> bool {
+    let mut part = FloatPart::Start;
+    move |byte| match part.next(byte) {
+        Some(next) => {
+            part = next;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The part of a floating point number that has been read. Each byte takes one step, however long
+/// the number is.
+#[derive(Clone, Copy)]
+enum FloatPart {
+    Start,
+    Signed,
+    /// A first 0, after which an `x` may come.
+    Zero,
+    /// Digits before the point, in this base; or just `0x`.
+    Whole(u32),
+    /// A point; whether there were digits before it.
+    Point(u32, bool),
+    /// Digits after the point.
+    Fraction(u32),
+    Exponent,
+    ExponentSigned,
+    ExponentDigits,
+    /// The first letters of a word, and how many were read.
+    Word(&'static [u8], usize),
+    /// Inside the parentheses of a `nan`.
+    Kind,
+    End,
+}
+
+impl FloatPart {
+    /// The next part if `byte` comes now; `None` if it does not belong to the number.
+    fn next(self, byte: u8) -> Option<FloatPart> {
+        use FloatPart as Part;
+        let is_digit = |base| char::from(byte).is_digit(base);
+        let starts_exponent = |base| matches!((base, byte), (10, b'e' | b'E') | (16, b'p' | b'P'));
+        match self {
+            Part::Start if matches!(byte, b'+' | b'-') => Some(Part::Signed),
+            Part::Start | Part::Signed => match byte {
+                b'0' => Some(Part::Zero),
+                b'1'..=b'9' => Some(Part::Whole(10)),
+                b'.' => Some(Part::Point(10, false)),
+                b'i' | b'I' => Some(Part::Word(b"infinity", 1)),
+                b'n' | b'N' => Some(Part::Word(b"nan", 1)),
+                _ => None,
+            },
+            Part::Zero if matches!(byte, b'x' | b'X') => Some(Part::Whole(16)),
+            Part::Zero => Part::Whole(10).next(byte),
+            Part::Whole(base) if is_digit(base) => Some(self),
+            Part::Whole(base) if byte == b'.' => Some(Part::Point(base, true)),
+            Part::Point(base, _) | Part::Fraction(base) if is_digit(base) => {
+                Some(Part::Fraction(base))
+            }
+            Part::Whole(base) | Part::Point(base, true) | Part::Fraction(base) => {
+                starts_exponent(base).then_some(Part::Exponent)
+            }
+            Part::Exponent if matches!(byte, b'+' | b'-') => Some(Part::ExponentSigned),
+            Part::Exponent | Part::ExponentSigned | Part::ExponentDigits => {
+                is_digit(10).then_some(Part::ExponentDigits)
+            }
+            Part::Word(b"nan", 3) => (byte == b'(').then_some(Part::Kind),
+            Part::Word(word, count) => {
+                let is_next = word.get(count) == Some(&byte.to_ascii_lowercase());
+                is_next.then_some(Part::Word(word, count + 1))
+            }
+            Part::Kind if byte == b')' => Some(Part::End),
+            Part::Kind => (byte.is_ascii_alphanumeric() || byte == b'_').then_some(Part::Kind),
+            Part::Point(_, false) | Part::End => None,
+        }
+    }
 }
 
 /// Whether the number in `text` is beyond the range of the type in which it was read as a value of
@@ -302,7 +436,9 @@ fn hexadecimal(text: &[u8]) -> (u64, i32, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{float, integer, single};
+    use core::cell::Cell;
+
+    use super::{float, float_parts, integer, integer_parts, length, single};
 
     #[test]
     fn integers_in_every_base() {
@@ -368,5 +504,64 @@ mod tests {
         assert_eq!(float(b"0x0.80001p-1074").0, f64::from_bits(1));
         assert_eq!(float(b"0x1p99999999999999999999").0, f64::INFINITY);
         assert_eq!(float(b"0x1p-99999999999999999999").0, 0.0);
+    }
+
+    /// The sum of the integers or floats that follow one another in a text, and how many bytes
+    /// were looked at to find them.
+    fn sum_of_all(text: &[u8], are_floats: bool) -> (f64, usize) {
+        let looks = Cell::new(0);
+        let (mut sum, mut rest) = (0.0, text);
+        loop {
+            let bytes = rest.iter().copied();
+            let bytes = bytes.inspect(|_| looks.set(looks.get() + 1));
+            let (value, end) = if are_floats {
+                float(&rest[..length(bytes, float_parts())])
+            } else {
+                let found = integer(&rest[..length(bytes, integer_parts(10))], 10);
+                (found.signed().0 as f64, found.length)
+            };
+            if end == 0 {
+                return (sum, looks.get());
+            }
+            sum += value;
+            rest = &rest[end..];
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_long_text_are_looked_at_once() {
+        for (one, value) in [("12 ", 12.0), ("-12", -12.0), ("\n\n+7\t\n", 7.0)] {
+            let text = one.repeat(10_000);
+            let most = text.len() + 10_000 + 1;
+            for are_floats in [false, true] {
+                let (sum, looks) = sum_of_all(text.as_bytes(), are_floats);
+                assert_eq!(sum, value * 10_000.0);
+                assert!(looks <= most, "{looks} looks at {} bytes", text.len());
+            }
+        }
+        let text = "1.5e3 0x1p1\t-.5-inf inf".repeat(1000);
+        let (_, looks) = sum_of_all(text.as_bytes(), true);
+        assert!(looks <= text.len() + 5 * 1000 + 1);
+    }
+
+    #[test]
+    fn what_decides_about_a_number() {
+        let of_integer = |text: &str, base| length(text.bytes(), integer_parts(base));
+        assert_eq!(of_integer(" \n-12-3", 10), 5);
+        assert_eq!(of_integer("+-1", 10), 1);
+        assert_eq!(of_integer("0x1Fg", 0), 4);
+        assert_eq!(of_integer("0x1Fg", 16), 4);
+        assert_eq!(of_integer("0x1F", 10), 1);
+        assert_eq!(of_integer("0x1z ", 36), 4);
+        assert_eq!(of_integer("0789", 0), 2);
+        assert_eq!(of_integer("00x1", 0), 2);
+        assert_eq!(of_integer("  ", 10), 2);
+        let of_float = |text: &str| length(text.bytes(), float_parts());
+        assert_eq!(of_float("  -1.5e+3.5"), 9);
+        assert_eq!(of_float("1 2"), 1);
+        assert_eq!(of_float("1-2"), 1);
+        assert_eq!(of_float("0x1.8p-3p"), 8);
+        assert_eq!(of_float("infinity1"), 8);
+        assert_eq!(of_float("nan(1_x)(2)"), 8);
     }
 }

@@ -60,11 +60,11 @@ impl Counted<'_> {
     }
 
     /// Takes bytes as long as `wanted` accepts them, at most `limit`.
-    fn collect(&mut self, limit: usize, mut wanted: impl FnMut(&[u8], u8) -> bool) -> Vec<u8> {
+    fn collect(&mut self, limit: usize, mut wanted: impl FnMut(u8) -> bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < limit
             && let Some(byte) = self.peek()
-            && wanted(&bytes, byte)
+            && wanted(byte)
         {
             bytes.push(byte);
             self.take();
@@ -198,9 +198,7 @@ impl Specification {
             b'i' => 0,
             _ => 16,
         };
-        let text = input.collect(self.limit(), |before, byte| {
-            integer_part(before, byte, base)
-        });
+        let text = input.collect(self.limit(), number::integer_parts(base));
         let found = number::integer(&text, base);
         if found.length == 0 || found.length != text.len() {
             return End::Mismatch;
@@ -215,14 +213,7 @@ impl Specification {
 
     /// `%f`, `%e`, `%g`, `%a`, in lower or upper case.
     fn float(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
-        let mut part = FloatPart::Start;
-        let text = input.collect(self.limit(), |_, byte| match part.next(byte) {
-            Some(next) => {
-                part = next;
-                true
-            }
-            None => false,
-        });
+        let text = input.collect(self.limit(), number::float_parts());
         let (value, length) = number::float(&text);
         if length == 0 || length != text.len() {
             return End::Mismatch;
@@ -236,7 +227,7 @@ impl Specification {
     /// `%c`: exactly as many bytes as the width, spaces included, without a zero byte.
     fn characters(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
         let wanted = self.width.max(1);
-        let text = input.collect(wanted, |_, _| true);
+        let text = input.collect(wanted, |_| true);
         if text.len() < wanted {
             return End::OutOfInput;
         }
@@ -245,13 +236,13 @@ impl Specification {
 
     /// `%s`: the bytes up to the next space.
     fn word(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
-        let text = input.collect(self.limit(), |_, byte| !number::is_space(byte));
+        let text = input.collect(self.limit(), |byte| !number::is_space(byte));
         self.assign(|| targets.text(&text, true))
     }
 
     /// `%[…]`.
     fn members(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
-        let text = input.collect(self.limit(), |_, byte| self.set.contains(byte));
+        let text = input.collect(self.limit(), |byte| self.set.contains(byte));
         if text.is_empty() {
             return End::Mismatch;
         }
@@ -289,92 +280,6 @@ fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn
         b'c' => specification.characters(input, targets),
         b'[' => specification.members(input, targets),
         _ => End::Mismatch,
-    }
-}
-
-/// Whether `byte` can continue an integer that began with `before`.
-fn integer_part(before: &[u8], byte: u8, base: u32) -> bool {
-    let digits = before.strip_prefix(b"+").or(before.strip_prefix(b"-"));
-    let digits = digits.unwrap_or(before);
-    let hexadecimal = matches!(digits, [b'0', b'x' | b'X', ..]);
-    match byte {
-        b'+' | b'-' => before.is_empty(),
-        b'x' | b'X' => matches!(base, 0 | 16) && digits == b"0",
-        _ => {
-            let base = match base {
-                0 if hexadecimal => 16,
-                0 if digits.first() == Some(&b'0') => 8,
-                0 => 10,
-                base => base,
-            };
-            char::from(byte).is_digit(base)
-        }
-    }
-}
-
-/// The part of a floating point number that has been read. Each byte takes one step, however long
-/// the number is.
-#[derive(Clone, Copy)]
-enum FloatPart {
-    Start,
-    Signed,
-    /// A first 0, after which an `x` may come.
-    Zero,
-    /// Digits before the point, in this base; or just `0x`.
-    Whole(u32),
-    /// A point; whether there were digits before it.
-    Point(u32, bool),
-    /// Digits after the point.
-    Fraction(u32),
-    Exponent,
-    ExponentSigned,
-    ExponentDigits,
-    /// The first letters of a word, and how many were read.
-    Word(&'static [u8], usize),
-    /// Inside the parentheses of a `nan`.
-    Kind,
-    End,
-}
-
-impl FloatPart {
-    /// The next part if `byte` comes now; `None` if it does not belong to the number.
-    fn next(self, byte: u8) -> Option<FloatPart> {
-        use FloatPart as Part;
-        let is_digit = |base| char::from(byte).is_digit(base);
-        let starts_exponent = |base| matches!((base, byte), (10, b'e' | b'E') | (16, b'p' | b'P'));
-        match self {
-            Part::Start if matches!(byte, b'+' | b'-') => Some(Part::Signed),
-            Part::Start | Part::Signed => match byte {
-                b'0' => Some(Part::Zero),
-                b'1'..=b'9' => Some(Part::Whole(10)),
-                b'.' => Some(Part::Point(10, false)),
-                b'i' | b'I' => Some(Part::Word(b"infinity", 1)),
-                b'n' | b'N' => Some(Part::Word(b"nan", 1)),
-                _ => None,
-            },
-            Part::Zero if matches!(byte, b'x' | b'X') => Some(Part::Whole(16)),
-            Part::Zero => Part::Whole(10).next(byte),
-            Part::Whole(base) if is_digit(base) => Some(self),
-            Part::Whole(base) if byte == b'.' => Some(Part::Point(base, true)),
-            Part::Point(base, _) | Part::Fraction(base) if is_digit(base) => {
-                Some(Part::Fraction(base))
-            }
-            Part::Whole(base) | Part::Point(base, true) | Part::Fraction(base) => {
-                starts_exponent(base).then_some(Part::Exponent)
-            }
-            Part::Exponent if matches!(byte, b'+' | b'-') => Some(Part::ExponentSigned),
-            Part::Exponent | Part::ExponentSigned | Part::ExponentDigits => {
-                is_digit(10).then_some(Part::ExponentDigits)
-            }
-            Part::Word(b"nan", 3) => (byte == b'(').then_some(Part::Kind),
-            Part::Word(word, count) => {
-                let is_next = word.get(count) == Some(&byte.to_ascii_lowercase());
-                is_next.then_some(Part::Word(word, count + 1))
-            }
-            Part::Kind if byte == b')' => Some(Part::End),
-            Part::Kind => (byte.is_ascii_alphanumeric() || byte == b'_').then_some(Part::Kind),
-            Part::Point(_, false) | Part::End => None,
-        }
     }
 }
 

@@ -19,10 +19,7 @@ unsafe fn integer(
     end: *mut *mut c_char,
     base: c_int,
 ) -> Option<number::Integer> {
-    let known = u32::try_from(base)
-        .ok()
-        .filter(|base| *base == 0 || (2..=36).contains(base));
-    let Some(base) = known else {
+    let Some(base) = number::base(base) else {
         errno::set(EINVAL);
         if !end.is_null() {
             // Programs read where the number ends before they read `errno`.
@@ -33,7 +30,7 @@ unsafe fn integer(
     };
     // SAFETY: the caller's string, and a place for a pointer or null.
     unsafe {
-        let found = number::integer(number_bytes(text), base);
+        let found = number::integer(number_bytes(text, number::integer_parts(base)), base);
         if !end.is_null() {
             *end = text.add(found.length).cast_mut();
         }
@@ -41,17 +38,17 @@ unsafe fn integer(
     }
 }
 
-/// The bytes at the start of a string that may belong to a number. What follows is not read, as
-/// programs read one number after the other out of a long text.
+/// The bytes at the start of a string that decide which number is there: see [`number::length`].
 ///
 /// # Safety
 /// `text` is a string that does not change while the result is in use.
-unsafe fn number_bytes<'a>(text: *const c_char) -> &'a [u8] {
-    // SAFETY: the caller's string; the bytes that are counted are there.
-    unsafe {
-        let length = strings::length_while(text, number::may_be_in_number);
-        core::slice::from_raw_parts(text.cast(), length)
-    }
+unsafe fn number_bytes<'a>(text: *const c_char, continues: impl FnMut(u8) -> bool) -> &'a [u8] {
+    // SAFETY: the caller's string. No byte behind its zero is asked for, as a zero continues no
+    // number.
+    let bytes = (0..).map(|at| unsafe { *text.add(at) } as u8);
+    let length = number::length(bytes, continues);
+    // SAFETY: the bytes that were counted are there.
+    unsafe { core::slice::from_raw_parts(text.cast(), length) }
 }
 
 fn ranged<T>((value, overflow): (T, bool)) -> T {
@@ -127,7 +124,7 @@ unsafe fn floating<T: Copy>(
 ) -> T {
     // SAFETY: the caller's string, and a place for a pointer or null.
     unsafe {
-        let bytes = number_bytes(text);
+        let bytes = number_bytes(text, number::float_parts());
         let (value, length) = read(bytes);
         if !end.is_null() {
             *end = text.add(length).cast_mut();

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_ulong};
 use core::ptr::null_mut;
 
-use crate::number::may_be_in_number;
-use crate::wide::{Wide, length_while};
+use crate::number;
+use crate::wide::Wide;
 
 unsafe extern "C" {
     fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long;
@@ -18,20 +18,18 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `text` is a wide string; `end` is null or a place for a pointer.
-unsafe fn number<T>(
+unsafe fn read_by<T>(
     text: *const Wide,
     end: *mut *mut Wide,
+    continues: impl FnMut(u8) -> bool,
     read: impl FnOnce(*const c_char, *mut *mut c_char) -> T,
 ) -> T {
     // SAFETY: the caller's promise.
     unsafe {
-        let byte = |wide: Wide| {
-            u8::try_from(wide)
-                .ok()
-                .filter(|byte| may_be_in_number(*byte))
-        };
-        let length = length_while(text, |wide| byte(wide).is_some());
-        let mut bytes: Vec<u8> = (0..length).map_while(|at| byte(*text.add(at))).collect();
+        // No character behind the zero of the string is asked for, as a zero continues no number.
+        let all = || (0..).map_while(|at| u8::try_from(*text.add(at)).ok());
+        let length = number::length(all(), continues);
+        let mut bytes: Vec<u8> = all().take(length).collect();
         bytes.push(0);
         let start = bytes.as_ptr().cast::<c_char>();
         let mut stop = null_mut();
@@ -43,22 +41,40 @@ unsafe fn number<T>(
     }
 }
 
+/// As [`number::integer_parts`]. For a base that does not exist any other will do, as the function
+/// for bytes then does not look at the text.
+fn integer_parts(base: c_int) -> impl FnMut(u8) -> bool {
+    number::integer_parts(number::base(base).unwrap_or(10))
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcstol(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_long {
     // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtol(text, end, base)) }
+    unsafe {
+        read_by(text, end, integer_parts(base), |text, end| {
+            strtol(text, end, base)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcstoul(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_ulong {
     // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtoul(text, end, base)) }
+    unsafe {
+        read_by(text, end, integer_parts(base), |text, end| {
+            strtoul(text, end, base)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcstod(text: *const Wide, end: *mut *mut Wide) -> f64 {
     // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtod(text, end)) }
+    unsafe {
+        read_by(text, end, number::float_parts(), |text, end| {
+            strtod(text, end)
+        })
+    }
 }
 
 macro_rules! same_numbers {
@@ -81,7 +97,11 @@ same_numbers! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcstof(text: *const Wide, end: *mut *mut Wide) -> f32 {
     // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtof(text, end)) }
+    unsafe {
+        read_by(text, end, number::float_parts(), |text, end| {
+            strtof(text, end)
+        })
+    }
 }
 
 /// A `long double` is a `double` here.
