@@ -34,11 +34,13 @@ static void numbers(void) {
     static const char *const beyond[] = { "1e-320", "-1e-320", "1e-400", "0x1p-2000", "-1e400",
                                           "0x1p5000" };
     static const char *const within[] = { "0", "-0.0e-999", "0x0p-9999", "inf", "nan(12)",
-                                          "0x1p-1074", "2.2250738585072014e-308", "1.8e308x" };
+                                          "0x1p-1074", "2.2250738585072014e-308", "1.7e308x" };
     for (size_t at = 0; at < sizeof beyond / sizeof *beyond; at++) {
         errno = 0;
         number = strtod(beyond[at], NULL);
         CHECK(errno == ERANGE && (isinf(number) || fabs(number) < 2.3e-308));
+    }
+    for (size_t at = 0; at < sizeof within / sizeof *within; at++) {
         errno = 0;
         strtod(within[at], NULL);
         CHECK(errno == 0);
