@@ -8,8 +8,10 @@
 #include <getopt.h>
 #include <glob.h>
 #include <grp.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <sys/ipc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -276,6 +278,14 @@ static void slashes(void) {
         FAILS(remove(name), ENOTDIR);
         FAILS(rename(name, TREE "/other"), ENOTDIR);
         FAILS(rename(TREE "/a.h", name), ENOTDIR);
+        FAILS(renameat2(AT_FDCWD, name, AT_FDCWD, TREE "/other", RENAME_NOREPLACE), ENOTDIR);
+        FAILS(renameat2(AT_FDCWD, TREE "/a.h", AT_FDCWD, TREE "/new/", RENAME_NOREPLACE), ENOTDIR);
+        FAILS(access(TREE "/new", F_OK), ENOENT);
+        FAILS(ftok(name, 1), ENOTDIR);
+        FAILS(nftw(name, visit, 1, 0), ENOTDIR);
+        FAILS(ftw(name, visit_plain, 1), ENOTDIR);
+        errno = 0;
+        CHECK(realpath(name, NULL) == NULL && errno == ENOTDIR);
         errno = 0;
         CHECK(fopen(name, "r") == NULL && errno == ENOTDIR);
     }
@@ -290,6 +300,11 @@ static void slashes(void) {
     CHECK(opened >= 0 && close(opened) == 0);
     CHECK(mkdir(TREE "/c/", 0700) == 0 && rename(TREE "/c/", TREE "/d/") == 0);
     CHECK(rmdir(TREE "/d/") == 0);
+    char place[PATH_MAX] = "";
+    CHECK(realpath(directory, place) == place && !strcmp(place, TREE "/b"));
+    CHECK(realpath("/", place) == place && !strcmp(place, "/") && ftok(directory, 1) != -1);
+    CHECK(renameat2(AT_FDCWD, TREE "/a.h", AT_FDCWD, TREE "/moved", RENAME_NOREPLACE) == 0);
+    CHECK(rename(TREE "/moved", TREE "/a.h") == 0 && calls == 0 && plain_calls == 0);
 }
 
 int main(void) {

@@ -177,7 +177,7 @@ unsafe extern "C" fn renameat2(
         let (from, to) = (from?, to?);
         match flags {
             0 => slashes::rename(from, to),
-            RENAME_NOREPLACE if fs::metadata(from)?.is_dir() => Err(Error::new(EINVAL)),
+            RENAME_NOREPLACE if slashes::renames_directory(from, to)? => Err(Error::new(EINVAL)),
             RENAME_NOREPLACE => {
                 descriptor::close(transfers::open_new(to)?)?;
                 // The caller gets the error of renaming, whatever the removal returns.

@@ -15,7 +15,7 @@ use crate::segment::{
     DIRECTORY, KEYED, Notes, PRIVATE, REMOVED, Segment, clean_up, find, now, open, open_for,
 };
 use crate::sync::Shared;
-use crate::{errno, files, linux_names, mman};
+use crate::{errno, files, mman, slashes};
 
 /// `IPC_PRIVATE`, `IPC_CREAT`, `IPC_EXCL`.
 const IPC_PRIVATE: c_int = 0;
@@ -371,8 +371,7 @@ unsafe extern "C" fn shmctl(id: c_int, command: c_int, status: *mut Status) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ftok(path: *const c_char, number: c_int) -> c_int {
     // SAFETY: the caller's string.
-    let found =
-        unsafe { files::path_of(path) }.and_then(|path| fs::metadata(&linux_names::here(path)));
+    let found = unsafe { files::path_of(path) }.and_then(slashes::metadata);
     errno::give(found.map(|found| {
         let (device, inode) = (found.stat().st_dev, found.stat().st_ino);
         (number & 0xff) << 24 | (device as c_int & 0xff) << 16 | (inode as c_int & 0xffff)

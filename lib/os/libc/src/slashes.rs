@@ -44,11 +44,22 @@ pub fn remove_file(path: &str) -> Result<()> {
     fs::remove_file(path)
 }
 
+/// Whether what is to be renamed is a directory.
+///
+/// # Errors
+/// `ENOTDIR`: it is none, but the paths say so.
+pub fn renames_directory(from: &str, to: &str) -> Result<bool> {
+    let is_directory = fs::metadata(from)?.is_dir();
+    if !is_directory && (names_directory(from) || names_directory(to)) {
+        return Err(Error::new(ENOTDIR));
+    }
+    Ok(is_directory)
+}
+
 /// Moves a file or directory.
 pub fn rename(from: &str, to: &str) -> Result<()> {
-    let of_directories = names_directory(from) || names_directory(to);
-    if of_directories && !fs::metadata(from)?.is_dir() {
-        return Err(Error::new(ENOTDIR));
+    if names_directory(from) || names_directory(to) {
+        renames_directory(from, to)?;
     }
     fs::rename(from, to)
 }

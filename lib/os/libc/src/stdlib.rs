@@ -6,12 +6,12 @@ use core::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_uint, c_ulong, c_
 use core::num::FpCategory;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use runtime::{fs, path};
+use runtime::path;
 use syscall::error::{EINVAL, ERANGE};
 
 use crate::files::path_of;
 use crate::number;
-use crate::{errno, linux_names, malloc, strings};
+use crate::{errno, linux_names, malloc, slashes, strings};
 
 /// Reads an integer and stores where it ends.
 unsafe fn integer(
@@ -369,9 +369,8 @@ extern "C" fn srandom(seed: c_uint) {
 unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's string.
     let found = unsafe { path_of(path) }.and_then(|path| {
-        let path = linux_names::here(path);
-        fs::metadata(&path)?;
-        path::canonical(&path)
+        slashes::metadata(path)?;
+        path::canonical(&linux_names::here(path))
     });
     match found {
         Ok(path) if buffer.is_null() => strings::duplicate(path.as_bytes()),

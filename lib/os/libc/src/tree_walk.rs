@@ -8,7 +8,7 @@ use runtime::{Error, fs, path};
 use syscall::error::EACCES;
 
 use crate::files::{Stat, path_of};
-use crate::{directories, errno, linux_names};
+use crate::{directories, errno, linux_names, slashes};
 
 // The flags of `nftw`, as in Linux. There are no links, so FTW_PHYS has no effect.
 const FTW_MOUNT: c_int = 2;
@@ -150,7 +150,8 @@ impl Walk<'_> {
 /// `path` is a string, and `callback` a function as C demands.
 unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int) -> c_int {
     // SAFETY: the caller's string.
-    let given = match unsafe { path_of(path) } {
+    let path = unsafe { path_of(path) };
+    let given = match path.and_then(|path| slashes::metadata(path).map(|_| path)) {
         Ok("/") => "",
         Ok(path) => path.strip_suffix('/').unwrap_or(path),
         Err(error) => return errno::fail(error.errno),
