@@ -259,6 +259,13 @@ static void descriptors(void) {
     number = open(TREE "/a.c", O_RDONLY);
     errno = 0;
     CHECK(fdopendir(number) == NULL && errno == ENOTDIR && close(number) == 0);
+    number = open("/scheme", O_RDONLY | O_DIRECTORY);
+    directory = fdopendir(number);
+    CHECK(directory != NULL && readdir(directory) != NULL && closedir(directory) == 0);
+    /* One that is not open for reading. */
+    number = open(TREE "/b", O_PATH | O_DIRECTORY);
+    errno = 0;
+    CHECK(number >= 0 && fdopendir(number) == NULL && errno == EBADF && close(number) == 0);
 }
 
 /* Names that end with a slash are those of directories. */

@@ -5,9 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_long};
 
+use libredox::flag::O_PATH;
 use runtime::{Error, Result, fd, fs};
-use syscall::error::{ENOMEM, ENOTDIR};
-use syscall::flag::{MODE_DIR, MODE_TYPE};
+use syscall::error::{EBADF, ENOMEM, ENOTDIR};
+use syscall::flag::{MODE_DIR, MODE_TYPE, O_RDONLY};
 
 use crate::files::path_of;
 use crate::{descriptor, errno, linux_names, malloc};
@@ -68,11 +69,16 @@ fn given(names: Result<fs::ReadDir>) -> *mut Directory {
     }
 }
 
-/// The descriptor belongs to the result, which `closedir` closes.
+/// The descriptor belongs to the result, which `closedir` closes. It has to be open for reading:
+/// otherwise the program would see its mistake only when it reads names.
 #[unsafe(no_mangle)]
 extern "C" fn fdopendir(number: c_int) -> *mut Directory {
     given(descriptor::check(number).and_then(|number| {
+        let is_unreadable = |flags| flags & O_PATH as usize != 0 || flags & O_RDONLY == 0;
+        // Many drivers do not know this request; their directories can be read.
+        let flags = fd::fcntl(number, syscall::F_GETFL, 0);
         match fd::fstat(number)?.st_mode & MODE_TYPE {
+            MODE_DIR if flags.is_ok_and(is_unreadable) => Err(Error::new(EBADF)),
             MODE_DIR => Ok(fs::ReadDir::from_raw_fd(number)),
             _ => Err(Error::new(ENOTDIR)),
         }
