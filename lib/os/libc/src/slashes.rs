@@ -1,8 +1,8 @@
 //! Paths that end with a slash, or with `/.`: they name directories only.
 //!
-//! The runtime removes these ends, as schemes know one spelling of each path. What they say about
-//! the kind of the file is checked here: programs find out by `stat("name/")` whether `name` is a
-//! directory, and must not open or remove a file by such a path.
+//! The runtime removes these ends, as schemes know one spelling of each path. So the functions
+//! here look whether the file is a directory, and fail if it is another file. Programs rely on
+//! this: some call `stat("name/")` to find out whether `name` is a directory.
 
 use runtime::{Error, Result, fs, path};
 use syscall::error::{EISDIR, ENOTDIR};
