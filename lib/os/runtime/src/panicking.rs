@@ -34,10 +34,7 @@ impl Line {
 impl Write for Line {
     /// Adds what there is room for.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let rest = self
-            .bytes
-            .get_mut(self.used..LINE_BYTES)
-            .unwrap_or_default();
+        let rest = self.bytes.get_mut(self.used..self.most).unwrap_or_default();
         let count = text.floor_char_boundary(rest.len());
         for (to, from) in rest.iter_mut().zip(text.bytes().take(count)) {
             *to = from;
@@ -57,7 +54,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
             used: 0,
             most: MESSAGE_BYTES,
         };
-        // A line takes everything; a value of the message that cannot be shown is left out.
+        // Writing to a line does not fail. If a value cannot be shown, the message ends before it.
         let _ = env::with_program_name(|name| write!(line, "PANIC {name}: "));
         let _ = write!(line, "{}", info.message());
         line.most = LINE_BYTES;

@@ -95,8 +95,8 @@ fn open_root(name: &str) -> Result<usize> {
     fd::openat_upper(namespace, path.as_bytes(), O_DIRECTORY | O_CLOEXEC, 0)
 }
 
-/// Opens the root file of a scheme for writing, into the upper table, and takes no memory. The path
-/// is `/scheme/` and the scheme's name.
+/// Opens the root file of a scheme for writing, into the upper table. It takes no memory, unless
+/// other threads are opening files. The path is `/scheme/` and the scheme's name.
 #[cfg(not(feature = "std"))]
 pub(crate) fn open_without_memory(scheme: &str) -> Result<usize> {
     let (namespace, flags) = (state::namespace_fd(), O_DIRECTORY | O_CLOEXEC);

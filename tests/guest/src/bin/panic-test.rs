@@ -24,5 +24,6 @@ fn take_all_memory() {
 fn main() -> i32 {
     let arguments = runtime::env::args().count();
     take_all_memory();
-    panic!("on purpose, with {arguments} arguments");
+    // The end of so long a message is left out, but not the place.
+    panic!("on purpose, with {arguments} arguments {:2000}", '.');
 }
