@@ -85,12 +85,26 @@ impl EventList {
         self.notices.len() == self.notices.capacity() || self.is_crowded()
     }
 
-    /// Joins the events of each subscription to one, so that a list for which room was made has
-    /// room for all without more memory. Longer lists stay as they are.
-    pub fn join(&mut self) {
-        if self.notices.len() > MAX_EXPECTED || !self.sorted.is_empty() {
-            return;
+    /// Adds an event when there is no memory for a longer list: joins the events of each
+    /// subscription to one, of which a list for which room was made has room for at least 64. Of a
+    /// long list nothing is joined but the event. Returns whether to wake the reader.
+    pub fn push_without_memory(&mut self, notice: Notice) -> bool {
+        if !self.sorted.is_empty() {
+            return false;
         }
+        if self.notices.len() <= MAX_EXPECTED {
+            self.join();
+        }
+        let is_same = |of: &&mut Notice| (of.id, of.data) == (notice.id, notice.data);
+        if let Some(first) = self.notices.iter_mut().find(is_same) {
+            // The reader was woken for the other one.
+            first.flags |= notice.flags;
+            return false;
+        }
+        !self.is_full() && self.push(notice)
+    }
+
+    fn join(&mut self) {
         let mut joined = 0;
         for at in 0..self.notices.len() {
             let Some(&notice) = self.notices.get(at) else {
@@ -551,14 +565,19 @@ mod tests {
             assert!(events.push(notice));
         }
         assert!(events.is_full());
-        events.join();
-        assert!(!events.is_full() && events.push(of(8, 2)) && events.push(of(9, 1)));
+        assert!(!events.push_without_memory(of(8, 2)) && !events.is_full());
+        assert!(events.push_without_memory(of(9, 1)) && events.push_without_memory(of(10, 1)));
+        assert!(
+            events.is_full() && !events.push_without_memory(of(11, 1)),
+            "no room is left"
+        );
+        assert!(!events.push_without_memory(of(9, 2)));
         let mut left = Vec::new();
         while let Some(&notice) = events.first() {
             left.push(notice);
             events.drop_first();
         }
-        assert_eq!(left, [of(7, 3), of(8, 1), of(8, 2), of(9, 1)]);
+        assert_eq!(left, [of(7, 3), of(8, 3), of(9, 3), of(10, 1)]);
     }
 
     #[test]

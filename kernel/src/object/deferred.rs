@@ -57,6 +57,11 @@ impl Notices {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Adds the message of a process. Returns its former one, to be dropped without a lock.
     pub fn replace(&mut self, notice: Entry<Message>) -> Option<Entry<Message>> {
         let former = match notice.value() {

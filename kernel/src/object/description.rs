@@ -127,8 +127,12 @@ impl Description {
         drop(former);
     }
 
-    /// Takes the notice of a process that closes a descriptor.
-    pub fn take_notice(&self, pid: usize) -> Option<Entry<Message>> {
+    /// Takes the notice of a process that closes a descriptor; `pid` finds out which one.
+    pub fn take_notice(&self, pid: impl FnOnce() -> usize) -> Option<Entry<Message>> {
+        if self.inner.lock().notices()?.is_empty() {
+            return None;
+        }
+        let pid = pid();
         self.inner.lock().notices()?.take(pid)
     }
 

@@ -133,7 +133,7 @@ fn taken_error(error: SlotError) -> Error {
 
 /// Closes one descriptor, and notifies its scheme if it asked for that.
 pub fn close(file: Arc<Description>) {
-    if let Some(notice) = file.take_notice(caller().pid) {
+    if let Some(notice) = file.take_notice(|| caller().pid) {
         deferred::defer(notice);
     }
 }

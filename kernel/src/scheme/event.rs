@@ -121,11 +121,9 @@ impl Queue {
     fn push(&self, notice: Notice) {
         let is_new = {
             let mut events = self.events.lock();
-            if events.is_full() && frame::check_room().is_err() {
-                events.join();
-                !events.is_full() && events.push(notice)
-            } else {
-                events.push(notice)
+            match events.is_full() && frame::check_room().is_err() {
+                true => events.push_without_memory(notice),
+                false => events.push(notice),
             }
         };
         if is_new {

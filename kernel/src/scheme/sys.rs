@@ -351,7 +351,7 @@ fn contexts() -> String {
         let (pages, own) = context.space().map_or((0, 0), |space| {
             let key = Arc::as_ptr(&space);
             let count = || (space.pages(), space);
-            // The space is kept with its figures: the next one could get its address.
+            // The space is kept as long as its figures: a later one could get its address.
             counted.entry(key).or_insert_with(count).0
         });
         let _ = writeln!(
