@@ -26,7 +26,7 @@ pub fn spaces(text: &[u8]) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// The base of an integer by its number in C; 0 if the prefix decides, `None` if there is none.
+/// The base of an integer by its number in C: 0 if the prefix decides, `None` if C has none such.
 pub fn base(number: i32) -> Option<u32> {
     let base = u32::try_from(number).ok();
     base.filter(|base| *base == 0 || (2..=36).contains(base))
@@ -45,7 +45,7 @@ pub fn length(text: impl Iterator<Item = u8>, mut continues: impl FnMut(u8) -> b
     text.take_while(belongs).count()
 }
 
-/// Tells of one byte after the other whether it can continue an integer in `base`, which is 2 to
+/// Tells, byte by byte, whether it can continue an integer in `base`, which is 2 to
 /// 36, or 0 if the prefix decides.
 pub fn integer_parts(base: u32) -> impl FnMut(u8) -> bool {
     let mut part = IntegerPart::Start;

@@ -212,8 +212,9 @@ unsafe fn select_within(
         if events != 0 {
             entries.push(Entry::new(number as c_int, events));
         } else if wanted(&exceptional, number) {
-            // No file has exceptions, so this descriptor only has to be open. No wait finds that
-            // out, not even one without time: a handler that has run ends the next wait only.
+            // No file has exceptions, so this descriptor only has to be open. A wait would find
+            // that out, but use up the mark of a handler that has run, and the wait below would
+            // sleep on.
             fd::fcntl(number, syscall::F_GETFD, 0)?;
         }
     }

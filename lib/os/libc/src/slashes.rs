@@ -47,7 +47,7 @@ pub fn remove_file(path: &str) -> Result<()> {
 /// Whether what is to be renamed is a directory.
 ///
 /// # Errors
-/// `ENOTDIR`: it is none, but the paths say so.
+/// `ENOTDIR`: it is none, and one of the paths can only be a directory's.
 pub fn renames_directory(from: &str, to: &str) -> Result<bool> {
     let is_directory = fs::metadata(from)?.is_dir();
     if !is_directory && (names_directory(from) || names_directory(to)) {
