@@ -29,6 +29,13 @@ pub struct Notice {
     pub data: usize,
 }
 
+impl Notice {
+    /// Whether another notification in its queue is of the same subscription.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.id, self.data) == (other.id, other.data)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Subscription {
     data: usize,
@@ -95,8 +102,7 @@ impl EventList {
         if self.notices.len() <= MAX_EXPECTED {
             self.join();
         }
-        let is_same = |of: &&mut Notice| (of.id, of.data) == (notice.id, notice.data);
-        if let Some(first) = self.notices.iter_mut().find(is_same) {
+        if let Some(first) = self.notices.iter_mut().find(|of| of.is_like(&notice)) {
             // The reader was woken for the other one.
             first.flags |= notice.flags;
             return false;
@@ -104,14 +110,15 @@ impl EventList {
         !self.is_full() && self.push(notice)
     }
 
+    /// Makes one event of those of each subscription, at the place of the first.
     fn join(&mut self) {
         let mut joined = 0;
         for at in 0..self.notices.len() {
             let Some(&notice) = self.notices.get(at) else {
                 break;
             };
-            let is_same = |of: &&mut Notice| (of.id, of.data) == (notice.id, notice.data);
-            match self.notices.iter_mut().take(joined).find(is_same) {
+            let mut others = self.notices.iter_mut().take(joined);
+            match others.find(|of| of.is_like(&notice)) {
                 Some(first) => first.flags |= notice.flags,
                 None => {
                     self.notices.swap(joined, at);
