@@ -45,17 +45,10 @@ pub fn length(text: impl Iterator<Item = u8>, mut continues: impl FnMut(u8) -> b
     text.take_while(belongs).count()
 }
 
-/// Tells, byte by byte, whether it can continue an integer in `base`, which is 2 to
-/// 36, or 0 if the prefix decides.
+/// Tells, byte by byte, whether it can continue an integer in `base`, which is 2 to 36, or 0 if the
+/// prefix decides.
 pub fn integer_parts(base: u32) -> impl FnMut(u8) -> bool {
-    let mut part = IntegerPart::Start;
-    move |byte| match part.next(byte, base) {
-        Some(next) => {
-            part = next;
-            true
-        }
-        None => false,
-    }
+    parts(IntegerPart::Start, move |part, byte| part.next(byte, base))
 }
 
 /// The part of an integer that has been read.
@@ -90,13 +83,15 @@ impl IntegerPart {
 
 /// As [`integer_parts`], for a floating point number.
 pub fn float_parts() -> impl FnMut(u8) -> bool {
-    let mut part = FloatPart::Start;
-    move |byte| match part.next(byte) {
-        Some(next) => {
-            part = next;
-            true
-        }
-        None => false,
+    parts(FloatPart::Start, FloatPart::next)
+}
+
+/// Goes on from part to part as long as there is a next one.
+fn parts<P: Copy>(mut part: P, next: impl Fn(P, u8) -> Option<P>) -> impl FnMut(u8) -> bool {
+    move |byte| {
+        let next = next(part, byte);
+        part = next.unwrap_or(part);
+        next.is_some()
     }
 }
 
