@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-enum { PAGE = 4096, SIZE = 3 * PAGE - 5, KEY = 0x5ca1ab1e, THREADS = 4, ROUNDS = 8 };
+enum { PAGE = 4096, SIZE = 3 * PAGE - 5, KEY = 0x5ca1ab1e, THREADS = 4, ROUNDS = 8, TURNS = 64 };
 #define NONE ((void *)-1)
 
 static int status_of(pid_t child) {
@@ -265,6 +265,28 @@ static void threads(void) {
     FAILS(shmget(KEY, PAGE, 0600), ENOENT);
 }
 
+/* A segment that one thread removes while another detaches it, some turns later. */
+static void *remove_segment(void *id) {
+    CHECK(shmctl(*(int *)id, IPC_RMID, NULL) == 0);
+    return NULL;
+}
+
+static void removal_while_detaching(void) {
+    int before = files();
+    for (int turns = 0; turns < TURNS; turns++) {
+        int id = shmget(IPC_PRIVATE, PAGE, 0600);
+        char *bytes = shmat(id, NULL, 0);
+        CHECK(id >= 0 && bytes != NONE);
+        pthread_t remover;
+        CHECK(pthread_create(&remover, NULL, remove_segment, &id) == 0);
+        for (int i = 0; i < turns; i++) {
+            sched_yield();
+        }
+        CHECK(shmdt(bytes) == 0);
+        CHECK(pthread_join(remover, NULL) == 0 && files() == before);
+    }
+}
+
 /* Files of that name with other contents are no segments. */
 static void foreign(void) {
     char path[64];
@@ -298,6 +320,7 @@ int main(int count, char **arguments) {
     removal();
     processes(arguments[0]);
     threads();
+    removal_while_detaching();
     foreign();
     return finish("library-segments");
 }

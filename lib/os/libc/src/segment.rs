@@ -27,7 +27,7 @@ pub const KEYED: &str = "sysv.shm.key.";
 /// How those of files without a key begin.
 pub const PRIVATE: &str = "sysv.shm.private.";
 /// How those of files begin that were removed while a process had them attached.
-pub const REMOVED: &str = "sysv.shm.removed.";
+const REMOVED: &str = "sysv.shm.removed.";
 
 /// The page of notes behind a segment. Other programs can write it, so nothing in it is relied on
 /// but for what the segment's own users get.
@@ -289,6 +289,11 @@ fn inode_of(path: &str) -> Option<u64> {
     Some(found.stat().st_ino)
 }
 
+/// The name of a segment, known by its inode, after it was removed.
+pub fn removed_path(inode: u64) -> String {
+    format!("{DIRECTORY}/{REMOVED}{inode}")
+}
+
 /// Finds and locks the segment with a number.
 ///
 /// # Errors
@@ -300,8 +305,10 @@ pub fn find(id: c_int, reading_is_enough: bool) -> Result<(Segment, String)> {
     let id = u64::try_from(id).map_err(|_| none)?;
     for _ in 0..ATTEMPTS {
         let is_it = |path: &String| inode_of(path) == Some(id);
-        let kinds = [KEYED, PRIVATE, REMOVED];
-        let path = paths(&kinds)?.into_iter().find(is_it).ok_or(none)?;
+        let named = paths(&[KEYED, PRIVATE])?.into_iter().find(is_it);
+        // Last, as a segment may be removed while the other names are looked at.
+        let removed = || Some(removed_path(id)).filter(is_it);
+        let path = named.or_else(removed).ok_or(none)?;
         let (file, is_writable) = match open_for(&path, reading_is_enough) {
             Err(error) if error.errno == ENOENT => continue,
             opened => opened?,

@@ -12,7 +12,7 @@ use syscall::error::{EEXIST, EFAULT, EINVAL, EIO, ENOENT, ENOMEM};
 use syscall::flag::{O_CREAT, O_EXCL, O_RDWR};
 
 use crate::segment::{
-    DIRECTORY, KEYED, Notes, PRIVATE, REMOVED, Segment, clean_up, find, now, open, open_for,
+    DIRECTORY, KEYED, Notes, PRIVATE, Segment, clean_up, find, now, open, open_for, removed_path,
 };
 use crate::sync::Shared;
 use crate::{errno, files, mman, slashes};
@@ -334,7 +334,7 @@ fn remove(id: c_int) -> Result<()> {
         return segment.end_if_unused(&path).map(drop);
     }
     match segment.notes.attached() > 0 {
-        true => fs::rename(&path, &format!("{DIRECTORY}/{REMOVED}{id}"))?,
+        true => fs::rename(&path, &removed_path(id as u64))?,
         false => fs::remove_file(&path)?,
     }
     // For whoever waits for the lock, to find the segment by its key.
