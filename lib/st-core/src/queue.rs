@@ -254,8 +254,8 @@ impl Sender {
     }
 
     /// Sends headers of level 1, in order, while there is room and another header. Returns how
-    /// many. Whether the peer sleeps is looked up once, after the last header: it may take the
-    /// first ones before that, but is woken for all of them.
+    /// many. The receiver sees the first of them when the last one is there, and whether it sleeps
+    /// is looked up once.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -265,17 +265,21 @@ impl Sender {
         mem: &mut M,
         messages: &mut impl Iterator<Item = [u8; PAYLOAD_BYTES]>,
     ) -> Result<(u64, Sent), QueueError<M::Error>> {
-        let first = self.pushed;
+        let before = self.pushed;
         loop {
             let room = match self.free() {
                 0 => self.room(mem)?,
                 free => free,
             };
-            // Counted apart from `self`, into which each header would otherwise have to be stored.
-            let (mut next, mut filled) = (self.next, 0);
-            let mut outcome = Ok(());
             // The iterator is asked only for headers that have a place.
-            for message in messages.by_ref().take(room as usize) {
+            let mut messages = messages.by_ref().take(room as usize);
+            let Some(first) = messages.next() else {
+                break;
+            };
+            // Counted apart from `self`, into which each header would otherwise have to be stored.
+            let (mut next, mut filled) = (self.lane.after(self.next), 1);
+            let mut outcome = Ok(());
+            for message in messages {
                 outcome = mem.fill_peer(next.at, &message, tail(next, Kind::Message));
                 if outcome.is_err() {
                     break;
@@ -283,14 +287,17 @@ impl Sender {
                 next = self.lane.after(next);
                 filled += 1;
             }
+            // The first slot comes last: until then the receiver loads none of the others, each of
+            // which would have to be fetched back from it.
+            mem.fill_peer(self.next.at, &first, tail(self.next, Kind::Message))?;
             self.next = next;
             self.pushed = self.pushed.wrapping_add(filled);
             outcome?;
-            if filled < room || room == 0 {
+            if filled < room {
                 break;
             }
         }
-        let count = self.pushed.wrapping_sub(first);
+        let count = self.pushed.wrapping_sub(before);
         let wake = count > 0 && take_wish(mem, self.lane.word(ARMED));
         Ok((count, Sent { wake }))
     }

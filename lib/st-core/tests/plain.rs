@@ -195,6 +195,36 @@ fn several_headers_wake_once_and_stop_before_another_level() {
     assert_eq!(take(&mut right), Err(QueueError::Broken));
 }
 
+/// The receiver loads no slot that is still to be filled, and a panic of the caller's iterator
+/// leaves no header behind.
+#[test]
+fn several_headers_are_seen_when_all_are_there() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    let mut send = |headers: &mut dyn Iterator<Item = [u8; 32]>| {
+        let sent = sender.send_messages(&mut left, &mut { headers });
+        sent.unwrap().0
+    };
+    let mut ends_early = (1..4).map(|number| match number {
+        3 => panic!("no third header"),
+        number => [number; 32],
+    });
+    let send_these = std::panic::AssertUnwindSafe(|| send(&mut ends_early));
+    assert!(std::panic::catch_unwind(send_these).is_err());
+    assert!(!receiver.is_ready(&right));
+    let mut looked = (4..7).inspect(|_| assert!(!receiver.is_ready(&right)));
+    assert_eq!(send(&mut looked.by_ref().map(|number| [number; 32])), 3);
+    for number in 4..7 {
+        let taken = receiver.receive(&mut right).unwrap().unwrap();
+        assert_eq!(
+            taken.descriptor,
+            Descriptor::new(Kind::Message, &[number; 32])
+        );
+    }
+    assert_eq!(receiver.receive(&mut right), Ok(None));
+}
+
 #[test]
 fn layouts() {
     assert_eq!(Layout::new(0, 8), None);
