@@ -2,7 +2,7 @@
 //!
 //! redox-scheme decodes most requests. Some buffers it turns into references to structures,
 //! asserting on their length and trusting their alignment; the requests with those buffers are
-//! served here, through copies.
+//! served here, through copies, and those with names by [`names`].
 
 use core::mem::size_of;
 
@@ -13,9 +13,9 @@ use syscall::error::{EAGAIN, ECANCELED, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK,
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, StdFsCallKind};
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
-use super::locking;
 use super::request_queue::NOBODY;
 use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
+use super::{locking, names};
 use crate::locks::Owner;
 
 impl<T: Transport> SchemeLoop<T> {
@@ -41,7 +41,9 @@ impl<T: Transport> SchemeLoop<T> {
             }
             RequestKind::Call(request) => {
                 let caller = caller(&sqe, request.caller());
-                if let Some(result) = structure_call(&sqe, &caller, scheme) {
+                let result = structure_call(&sqe, &caller, scheme)
+                    .or_else(|| names::serve(&sqe, &caller, scheme));
+                if let Some(result) = result {
                     self.answer(sqe.tag, result.map_err(would_block_is_again));
                     return;
                 }

@@ -21,6 +21,7 @@ mod dispatch;
 #[cfg(not(target_os = "redox"))]
 pub mod fake;
 mod locking;
+mod names;
 mod parked;
 mod request_queue;
 #[cfg(test)]
