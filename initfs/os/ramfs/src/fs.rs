@@ -376,7 +376,6 @@ impl FileSystem {
         let inode = self.step(from_dir, from_name, user)?;
         self.may_take(from_dir, inode, user)?;
         let moving_directory = self.node(inode)?.is_directory();
-        self.check_room(to_name.len() as u64)?;
         // A directory must not become its own descendant.
         if moving_directory && self.is_below(to_dir, inode) {
             return Err(Error::new(EINVAL));
@@ -405,6 +404,9 @@ impl FileSystem {
                 if !directory.linked {
                     return Err(Error::new(ENOENT));
                 }
+                // An entry that is replaced leaves its room to the new one.
+                let more = to_name.len().saturating_sub(from_name.len());
+                self.check_room(more as u64)?;
             }
             Err(error) => return Err(error),
         }
@@ -806,9 +808,19 @@ mod tests {
         fails(fs.write(file, None, &[7; 10_000]), ENOSPC);
         fails(fs.open(ROOT, "g", NEW, OWNER), ENOSPC);
         fails(
-            fs.rename((ROOT, "f"), (ROOT, &"n".repeat(101)), OWNER),
+            fs.rename((ROOT, "f"), (ROOT, &"n".repeat(102)), OWNER),
             ENOSPC,
         );
+        // A rename that makes nothing longer needs no room.
+        fs.set_free(0);
+        let other = fs.open(ROOT, "f", O_RDWR, OWNER).unwrap();
+        fs.close(other);
+        for name in ["f", "h"] {
+            fs.rename((ROOT, "f"), (ROOT, name), OWNER).unwrap();
+        }
+        fails(fs.rename((ROOT, "h"), (ROOT, "ff"), OWNER), ENOSPC);
+        fs.rename((ROOT, "h"), (ROOT, "f"), OWNER).unwrap();
+        fs.set_free(100);
         fails(fs.map(file, 0, 4096), ENOMEM);
         assert_eq!(fs.usage().1, 100);
         fs.set_free(u64::MAX);

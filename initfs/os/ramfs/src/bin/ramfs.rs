@@ -8,7 +8,10 @@
 
 extern crate alloc;
 
+use core::mem::offset_of;
+
 use libredox::Fd;
+use libredox::protocol::ProcMeta;
 use ramfs::fs::{Device, FileSystem, Inode, Listing, ROOT, User, access};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
@@ -86,6 +89,33 @@ impl Memory {
     }
 }
 
+/// The users of processes.
+struct Users(Fd);
+
+impl Users {
+    fn open() -> Result<Users> {
+        let flags = libredox::flag::O_CLOEXEC;
+        let path = "/scheme/proc/proc-creds-capability";
+        Ok(Users(Fd::open(path, flags, 0)?))
+    }
+
+    /// The user for whom a process works.
+    ///
+    /// # Errors
+    /// `EPERM`: it has ended.
+    fn of(&self, process: usize) -> Result<User> {
+        let mut bytes = [0; size_of::<ProcMeta>()];
+        libredox::call::get_proc_credentials(self.0.raw(), process, &mut bytes)
+            .map_err(|_| Error::new(EPERM))?;
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |at: usize| u32::from_ne_bytes(words[at / 4]);
+        Ok(User {
+            uid: word(offset_of!(ProcMeta, euid)),
+            gid: word(offset_of!(ProcMeta, egid)),
+        })
+    }
+}
+
 fn run(limit: Option<u64>) -> Result<()> {
     let memory = Memory::open()?;
     let limit = match limit {
@@ -103,6 +133,7 @@ fn run(limit: Option<u64>) -> Result<()> {
     let mut scheme = RamFs {
         fs,
         memory,
+        users: Users::open()?,
         handles: Handles::default(),
         locks: Locks::default(),
     };
@@ -116,8 +147,6 @@ struct Handle {
     inode: Inode,
     /// What it was opened for: [`access`].
     access: usize,
-    /// Its opener, since later requests do not always name their user.
-    user: User,
     /// How far it was listed, if it is a directory.
     listing: Listing,
 }
@@ -125,15 +154,18 @@ struct Handle {
 struct RamFs {
     fs: FileSystem,
     memory: Memory,
+    users: Users,
     handles: Handles<Handle>,
     locks: Locks,
 }
 
 impl RamFs {
-    /// The caller, or the handle's opener if the request does not name its user.
-    fn user(&self, id: usize, ctx: &CallerCtx) -> Result<User> {
+    /// The user who asks. A request that does not name its user says nothing about the rights of
+    /// its caller: whoever has opened the handle may have passed it on, and everyone has that of
+    /// the root.
+    fn user(&self, ctx: &CallerCtx) -> Result<User> {
         if ctx.uid == NO_ID {
-            return Ok(self.handles.get(id)?.user);
+            return self.users.of(ctx.pid);
         }
         Ok(User {
             uid: ctx.uid,
@@ -179,7 +211,6 @@ impl SchemeSync for RamFs {
         Ok(self.handles.add(Handle {
             inode: ROOT,
             access: 0,
-            user,
             listing: Listing::default(),
         }))
     }
@@ -192,7 +223,7 @@ impl SchemeSync for RamFs {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        let user = self.user(dir, ctx)?;
+        let user = self.user(ctx)?;
         let start = self.handles.get(dir)?.inode;
         self.prepare()?;
         let inode = self.fs.open(start, path, flags, user)?;
@@ -200,13 +231,12 @@ impl SchemeSync for RamFs {
         Ok(self.handles.open_positioned(Handle {
             inode,
             access,
-            user,
             listing: Listing::default(),
         }))
     }
 
     fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
-        let user = self.user(dir, ctx)?;
+        let user = self.user(ctx)?;
         let start = self.handles.get(dir)?.inode;
         self.prepare()?;
         self.fs.remove(start, path, flags & AT_REMOVEDIR != 0, user)
@@ -295,14 +325,14 @@ impl SchemeSync for RamFs {
     }
 
     fn fchmod(&mut self, id: usize, mode: u16, ctx: &CallerCtx) -> Result<()> {
-        let user = self.user(id, ctx)?;
+        let user = self.user(ctx)?;
         self.fs
             .set_permissions(self.handles.get(id)?.inode, mode, user)
     }
 
     /// Sets the time of the last change; no time of the last access is kept.
     fn futimens(&mut self, id: usize, times: &[TimeSpec], ctx: &CallerCtx) -> Result<()> {
-        let user = self.user(id, ctx)?;
+        let user = self.user(ctx)?;
         let modified = times.get(1).and_then(nanoseconds);
         let modified = modified.ok_or(Error::new(EINVAL))?;
         self.fs
@@ -331,7 +361,7 @@ impl SchemeSync for RamFs {
     }
 
     fn frename(&mut self, id: usize, path: &str, ctx: &CallerCtx) -> Result<usize> {
-        let user = self.user(id, ctx)?;
+        let user = self.user(ctx)?;
         let from = self.fs.path(self.handles.get(id)?.inode)?;
         let from = from.ok_or(Error::new(EINVAL))?;
         let path = path.strip_prefix("/scheme/file").unwrap_or(path);
@@ -350,7 +380,7 @@ impl SchemeSync for RamFs {
         _flags: u32,
         ctx: &CallerCtx,
     ) -> Result<usize> {
-        let user = self.user(old_dir, ctx)?;
+        let user = self.user(ctx)?;
         let (old, new) = (
             self.handles.get(old_dir)?.inode,
             self.handles.get(new_dir)?.inode,
