@@ -53,6 +53,10 @@ const KEPT_BYTES: usize = 256 * 1024;
 const MAX_HELD: usize = 8 << 20;
 /// Length of the pieces, in bytes, into which a longer line is cut.
 const MAX_LINE: usize = 2048;
+/// Most lines, and most bytes, that one request writes; the writer has to send the rest again. The
+/// console may be slow, and others have to wait meanwhile.
+const LINES_AT_ONCE: usize = 64;
+const WRITTEN_AT_ONCE: usize = 16 << 10;
 
 fn main() -> i32 {
     let purpose = "keeps the log: the scheme `log`, which start scripts need first";
@@ -249,19 +253,25 @@ impl SchemeSync for LogScheme {
             return Err(Error::new(EBADF));
         };
         let mut pending = core::mem::take(partial);
-        for &byte in buf {
+        let (mut lines, mut written) = (0, 0);
+        for &byte in buf.iter().take(WRITTEN_AT_ONCE) {
             if byte != b'\n' {
                 pending.push(byte);
             }
+            written += 1;
             if byte == b'\n' || pending.len() >= MAX_LINE {
                 self.line(&pending);
                 pending.clear();
+                lines += 1;
+            }
+            if lines == LINES_AT_ONCE {
+                break;
             }
         }
         if let Ok(Handle::Open { partial, .. }) = self.handles.get_mut(id) {
             *partial = pending;
         }
-        Ok(buf.len())
+        Ok(written)
     }
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
