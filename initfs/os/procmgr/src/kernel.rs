@@ -79,44 +79,53 @@ impl Kernel {
     }
 }
 
+/// A context of the kernel.
+pub struct Thread {
+    /// The context itself.
+    pub context: Fd,
+    /// Its state: how it has ended, and by a write its end. It is opened before the context runs,
+    /// as an end must not depend on free memory.
+    status: Fd,
+}
+
 impl Contexts for Kernel {
-    type Context = Fd;
+    type Context = Thread;
+    type Given = Fd;
 
-    fn create(&self, token: usize) -> Result<Fd> {
+    fn create(&self, token: usize) -> Result<Thread> {
         let context = Fd::new(fd::dup_upper(self.authority.raw(), b"new-context")?);
-        self.watch(&context, token)?;
-        Ok(context)
+        self.adopt(context, token)
     }
 
-    fn watch(&self, context: &Fd, token: usize) -> Result<()> {
+    fn adopt(&self, context: Fd, token: usize) -> Result<Thread> {
+        let name = format!("auth-{}-status", self.authority.raw());
+        let status = Fd::new(fd::dup_upper(context.raw(), name.as_bytes())?);
         self.deaths
-            .subscribe(context.raw(), EventFlags::EVENT_READ, token)
+            .subscribe(context.raw(), EventFlags::EVENT_READ, token)?;
+        Ok(Thread { context, status })
     }
 
-    fn set_attributes(&self, context: &Fd, attributes: &Attributes<'_>) -> Result<()> {
+    fn set_attributes(&self, thread: &Thread, attributes: &Attributes<'_>) -> Result<()> {
         let attributes = boot::Attributes {
             pid: attributes.pid,
             euid: attributes.euid,
             egid: attributes.egid,
             name: attributes.name,
         };
-        boot::set_attributes(context.raw(), self.authority.raw(), &attributes)
+        boot::set_attributes(thread.context.raw(), self.authority.raw(), &attributes)
     }
 
-    fn kill(&self, context: &Fd) -> Result<()> {
-        let name = format!("auth-{}-status", self.authority.raw());
-        let status = Fd::new(fd::dup_upper(context.raw(), name.as_bytes())?);
+    fn kill(&self, thread: &Thread) -> Result<()> {
         let verb = (ContextVerb::ForceKill as usize).to_ne_bytes();
-        fd::write(status.raw(), &verb).map(|_| ())
+        fd::write(thread.status.raw(), &verb).map(|_| ())
     }
 
-    fn end(&self, context: &Fd) -> Option<End> {
+    fn end(&self, thread: &Thread) -> Option<End> {
         const DEAD: usize = ContextStatus::Dead as usize;
         const KILLED: usize = ContextStatus::ForceKilled as usize;
         const EXCEPTION: usize = ContextStatus::UnhandledExcp as usize;
-        let status = Fd::new(fd::dup_upper(context.raw(), b"status").ok()?);
         let mut words = [[0; 8]; 3];
-        fd::read(status.raw(), words.as_flattened_mut()).ok()?;
+        fd::read(thread.status.raw(), words.as_flattened_mut()).ok()?;
         match usize::from_ne_bytes(words[0]) {
             DEAD | KILLED => Some(End::Ended),
             EXCEPTION => Some(End::Exception(signal_of(usize::from_ne_bytes(words[1])))),

@@ -16,7 +16,7 @@ use runtime::{Error, Result, fd};
 use scheme::{Changes, Handles, SchemeDaemon, read_at, tree};
 use syscall::data::Stat;
 use syscall::error::{
-    EACCES, EBADF, EINVAL, EMFILE, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,
+    EACCES, EBADF, EINVAL, EMFILE, ENFILE, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,
 };
 use syscall::flag::FobtainFdFlags;
 use syscall::schemev2::NewFdFlags;
@@ -29,14 +29,17 @@ const MAX_PART: usize = 64;
 /// Most handles of one process. The end of each is looked for among all.
 const MAX_HANDLES: usize = 64;
 
+/// Most bytes of lists of processes that the open files of users other than root hold.
+const MAX_HELD: usize = 1 << 20;
+
 enum Handle {
     Root,
     Process(Pid),
     Thread(Pid, usize),
     /// The signals of a process.
     Signals(Pid),
-    /// Text, made when the file was opened.
-    Text(Vec<u8>),
+    /// Text, made when the file was opened, and its bytes that count against [`MAX_HELD`].
+    Text(Vec<u8>, usize),
     /// The right to read the credentials of any process.
     Credentials,
 }
@@ -47,6 +50,8 @@ pub struct ProcScheme {
     /// The processes.
     pub table: Table<Kernel>,
     handles: Handles<Handle>,
+    /// Bytes that count against [`MAX_HELD`].
+    held: usize,
 }
 
 impl ProcScheme {
@@ -56,6 +61,7 @@ impl ProcScheme {
             socket,
             table: Table::new(kernel),
             handles: Handles::default(),
+            held: 0,
         }
     }
 
@@ -65,7 +71,7 @@ impl ProcScheme {
             _ => None,
         };
         let flags = match handle {
-            Handle::Text(_) => NewFdFlags::POSITIONED,
+            Handle::Text(..) => NewFdFlags::POSITIONED,
             _ => NewFdFlags::empty(),
         };
         let number = self.handles.add(handle);
@@ -229,7 +235,7 @@ impl ProcScheme {
         if name.starts_with("auth-") {
             return Err(Error::new(EPERM));
         }
-        let context = self.table.thread(pid, number)?;
+        let context = &self.table.thread(pid, number)?.context;
         let fd = fd::dup_upper(context.raw(), name.as_bytes())?;
         if name == "start" {
             self.table.started(pid);
@@ -274,7 +280,12 @@ impl SchemeSync for ProcScheme {
             "" => Ok(self.add(Handle::Root)),
             "ps" => {
                 let text = self.table.listing().into_bytes();
-                Ok(self.add(Handle::Text(text)))
+                let held = if ctx.uid == 0 { 0 } else { text.len() };
+                if self.held + held > MAX_HELD {
+                    return Err(Error::new(ENFILE));
+                }
+                self.held += held;
+                Ok(self.add(Handle::Text(text, held)))
             }
             "init" | "proc-creds-capability" if ctx.uid != 0 => Err(Error::new(EACCES)),
             "init" => {
@@ -313,7 +324,7 @@ impl SchemeSync for ProcScheme {
                 let bytes = meta_bytes(&self.table.process(*pid)?.meta());
                 Ok(read_at(&bytes, buf, 0))
             }
-            Handle::Text(text) => Ok(read_at(text, buf, offset)),
+            Handle::Text(text, _) => Ok(read_at(text, buf, offset)),
             Handle::Signals(pid) => {
                 if buf.len() < ARRIVAL_BYTES {
                     return Err(Error::new(EINVAL));
@@ -362,7 +373,7 @@ impl SchemeSync for ProcScheme {
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
         match self.handles.get(id)? {
-            Handle::Text(text) => Ok(text.len() as u64),
+            Handle::Text(text, _) => Ok(text.len() as u64),
             _ => Ok(0),
         }
     }
@@ -378,15 +389,17 @@ impl SchemeSync for ProcScheme {
             Handle::Process(pid) => format!("/scheme/proc/{pid}"),
             Handle::Thread(pid, number) => format!("/scheme/proc/{pid}/thread-{number}"),
             Handle::Signals(pid) => format!("/scheme/proc/{pid}/signals"),
-            Handle::Text(_) => String::from("/scheme/proc/ps"),
+            Handle::Text(..) => String::from("/scheme/proc/ps"),
             Handle::Credentials => String::from("/scheme/proc/proc-creds-capability"),
         };
         Ok(read_at(path.as_bytes(), buf, 0))
     }
 
     fn on_close(&mut self, id: usize) {
-        if let Some(Handle::Process(pid) | Handle::Signals(pid)) = self.handles.remove(id) {
-            self.table.closed(pid, id);
+        match self.handles.remove(id) {
+            Some(Handle::Process(pid) | Handle::Signals(pid)) => self.table.closed(pid, id),
+            Some(Handle::Text(_, held)) => self.held -= held,
+            _ => {}
         }
     }
 }

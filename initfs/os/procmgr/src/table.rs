@@ -30,13 +30,16 @@ pub enum End {
 
 /// The kernel's contexts, or fake ones in tests.
 pub trait Contexts {
-    /// Handle of a context. When it is dropped, the kernel forgets a context that has ended.
+    /// Handle of a context. When it is dropped, the kernel forgets a context that has ended. It
+    /// holds whatever `kill` and `end` need, so that neither asks for memory.
     type Context;
+    /// Handle of a context that another process has made.
+    type Given;
 
     /// Makes a stopped context, whose end is reported under `token`.
     fn create(&self, token: usize) -> Result<Self::Context>;
-    /// Reports the end of an existing context under `token`.
-    fn watch(&self, context: &Self::Context, token: usize) -> Result<()>;
+    /// Takes over an existing context, whose end is reported under `token`.
+    fn adopt(&self, given: Self::Given, token: usize) -> Result<Self::Context>;
     /// Sets identity and name.
     fn set_attributes(&self, context: &Self::Context, attributes: &Attributes<'_>) -> Result<()>;
     /// Kills a context, running or not.
@@ -189,7 +192,7 @@ impl<C: Contexts> Table<C> {
     }
 
     /// Adds a thread to a process: a new stopped context, or the given one. Returns its number.
-    pub fn add_thread(&mut self, pid: Pid, given: Option<C::Context>) -> Result<usize> {
+    pub fn add_thread(&mut self, pid: Pid, given: Option<C::Given>) -> Result<usize> {
         self.check_alive(pid)?;
         if self.tokens.len() >= MAX_PROCESSES {
             return Err(Error::new(EAGAIN));
@@ -197,10 +200,7 @@ impl<C: Contexts> Table<C> {
         self.last_token += 1;
         let token = self.last_token;
         let context = match given {
-            Some(context) => {
-                self.contexts.watch(&context, token)?;
-                context
-            }
+            Some(given) => self.contexts.adopt(given, token)?,
             None => self.contexts.create(token)?,
         };
         self.contexts
@@ -362,7 +362,8 @@ impl<C: Contexts> Table<C> {
     }
 
     /// Sends a signal to one or several processes. ESRCH: there is none. EPERM: `sender` may not
-    /// send to any of them. EINVAL: there is no such signal, or it would stop a process.
+    /// send to any of them. EINVAL: there is no such signal, or it would stop each of them. Of
+    /// several, those that it would stop are left out.
     pub fn kill(&mut self, sender: Pid, target: usize, signal: u64) -> Result<()> {
         let signal = usize::try_from(signal).map_err(|_| Error::new(EINVAL))?;
         if signal > signals::HIGHEST {
@@ -398,7 +399,7 @@ impl<C: Contexts> Table<C> {
         if targets.is_empty() {
             return Err(Error::new(ESRCH));
         }
-        let mut permitted = false;
+        let (mut permitted, mut would_stop) = (false, false);
         for pid in targets {
             let Ok(target) = self.process(pid) else {
                 continue;
@@ -406,13 +407,17 @@ impl<C: Contexts> Table<C> {
             if !may_signal(users, target.users) {
                 continue;
             }
-            let effect = target.signals.effect(signal).ok_or(Error::new(EINVAL))?;
+            let Some(effect) = target.signals.effect(signal) else {
+                would_stop = true;
+                continue;
+            };
             permitted = true;
             self.signal(pid, signal, effect, from);
         }
-        match permitted {
-            true => Ok(()),
-            false => Err(Error::new(EPERM)),
+        match (permitted, would_stop) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Error::new(EINVAL)),
+            (false, false) => Err(Error::new(EPERM)),
         }
     }
 

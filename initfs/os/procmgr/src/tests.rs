@@ -53,19 +53,18 @@ impl Fake {
 
 impl Contexts for Fake {
     type Context = FakeContext;
+    type Given = FakeContext;
 
     fn create(&self, token: usize) -> Result<FakeContext> {
         if *self.fail.borrow() {
             return Err(Error::new(EAGAIN));
         }
-        let context = self.context();
-        self.watch(&context, token)?;
-        Ok(context)
+        self.adopt(self.context(), token)
     }
 
-    fn watch(&self, context: &FakeContext, token: usize) -> Result<()> {
+    fn adopt(&self, context: FakeContext, token: usize) -> Result<FakeContext> {
         self.records.borrow_mut()[context.number].token = token;
-        Ok(())
+        Ok(context)
     }
 
     fn set_attributes(&self, context: &FakeContext, attributes: &Attributes<'_>) -> Result<()> {
@@ -395,6 +394,27 @@ fn users_may_signal_only_their_own() {
         table.wait(mine, Wanted::Any, false).unwrap(),
         Some((own, 15))
     );
+}
+
+#[test]
+fn a_signal_that_would_stop_some_of_a_group_gets_to_the_others() {
+    const SIGTSTP: usize = 20;
+    let (mut table, _) = table();
+    let leader = child(&mut table, INIT);
+    table.new_session(leader).unwrap();
+    let [second, third] = [0; 2].map(|_| child(&mut table, leader));
+    let group = (leader as usize).wrapping_neg();
+    let send = |table: &mut Table<Fake>| table.kill(INIT, group, SIGTSTP as u64);
+    assert_eq!(errno(send(&mut table)), EINVAL);
+    for pid in [leader, third] {
+        table.choose_signals(pid, choice(&[SIGTSTP], &[])).unwrap();
+    }
+    send(&mut table).unwrap();
+    for (pid, arrived) in [(leader, true), (second, false), (third, true)] {
+        let fetched = table.fetch_signal(pid).ok().flatten();
+        let number = fetched.map(|arrival| arrival.number);
+        assert_eq!(number, arrived.then_some(SIGTSTP), "{pid}");
+    }
 }
 
 #[test]

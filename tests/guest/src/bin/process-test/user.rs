@@ -7,6 +7,7 @@ use libredox::Fd;
 use runtime::process::{self, Command};
 use runtime::{Result, fd, fs, path, state};
 use syscall::error::{EACCES, EBADF, ENFILE, EPERM};
+use syscall::flag::StdFsCallKind;
 
 use crate::errno;
 
@@ -17,6 +18,8 @@ const SECRET: &str = "/tmp/process-test.secret";
 const SECRET_DIRECTORY: &str = "/tmp/process-test.secrets";
 /// The log, of which each reader gets a copy.
 const LOG: &str = "/scheme/log";
+/// More lists of processes than a user may have open.
+const MOST_LISTS: usize = 20_000;
 
 /// Has a process of an ordinary user try it.
 pub fn limits(suite: &mut Suite) {
@@ -28,11 +31,13 @@ pub fn limits(suite: &mut Suite) {
         fd::close(path::open(SECRET_DIRECTORY, flags)?)
     };
     suite.equal("secrets of root", errno(secrets()), 0);
-    let user = Command::new("process-test")
-        .arg("user")
-        .uid(USER)
-        .gid(USER)
-        .spawn();
+    // The user inherits a file that root has opened.
+    let inherited = path::open(SECRET, syscall::O_RDONLY).map(Fd::new);
+    let user = inherited.and_then(|file| {
+        let mut command = Command::new("process-test");
+        command.arg("user").stdin(&file).uid(USER).gid(USER);
+        command.spawn()
+    });
     let user = user
         .and_then(|mut child| child.wait())
         .map(|status| status.success());
@@ -87,6 +92,8 @@ pub fn run() -> i32 {
         };
         suite.equal("a directory not opened for reading", errno(list()), EBADF);
     }
+    let changes = file_system_requests();
+    suite.equal("a file system's requests", changes, Ok([EPERM; 5]));
     let foreground = |pid: u32| {
         let console = Fd::new(path::open("/scheme/console", syscall::O_RDWR)?);
         let foreground = Fd::new(fd::dup(console.raw(), b"pgrp")?);
@@ -97,7 +104,46 @@ pub fn run() -> i32 {
     suite.equal("^C for init", errno(foreground(1)), EPERM);
     suite.equal("^C for nobody", errno(foreground(77_777)), EPERM);
     suite.equal("many readers of a full log", errno(read_log()), ENFILE);
+    let list = |_| path::open("/scheme/proc/ps", syscall::O_RDONLY).map(Fd::new);
+    let lists = (0..MOST_LISTS).map(list).collect::<Result<Vec<Fd>>>();
+    suite.equal("many lists of processes", errno(lists), ENFILE);
+    suite.equal("a write of many lines", write_lines(), Ok(true));
     suite.finish()
+}
+
+/// The error numbers of requests of `CallFlags::STD_FS`, which do not name their user: to delete a
+/// file of root, and to change the rights and the time of the root, which everyone gets from the
+/// namespace, and of a file that root has opened.
+fn file_system_requests() -> core::result::Result<[i32; 5], i32> {
+    let flags = syscall::O_DIRECTORY | libredox::flag::O_CLOEXEC as usize;
+    let root = fd::openat_upper(state::namespace_fd(), b"/scheme/file", flags, 0);
+    let root = root.map(Fd::new).map_err(|error| error.errno)?;
+    let mut secret = SECRET.trim_start_matches('/').as_bytes().to_vec();
+    let remove = |name: &mut [u8]| {
+        let kind = StdFsCallKind::Unlinkat;
+        fd::std_fs_payload(root.raw(), kind, name, [0, 0])
+    };
+    let open_up = |file: usize| fd::std_fs_plain(file, StdFsCallKind::Fchmod, [0o777, 0]);
+    let touch = |file: usize| {
+        let kind = StdFsCallKind::Futimens;
+        fd::std_fs_payload(file, kind, &mut [0; 32], [0, 0])
+    };
+    Ok([
+        errno(remove(&mut secret)),
+        errno(open_up(root.raw())),
+        errno(touch(root.raw())),
+        errno(open_up(0)),
+        errno(touch(0)),
+    ])
+}
+
+/// Whether the log takes a part of very many lines at a time: others wait meanwhile.
+fn write_lines() -> core::result::Result<bool, i32> {
+    let text = b"TRACE\n".repeat(10_000);
+    let log = path::open(LOG, syscall::O_WRONLY).map(Fd::new);
+    let written = log.and_then(|log| fd::write(log.raw(), text.as_slice()));
+    let written = written.map_err(|error| error.errno)?;
+    Ok(0 < written && written < text.len())
 }
 
 /// Fills the log with lines that the console does not show, and opens it again and again for
