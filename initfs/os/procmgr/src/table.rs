@@ -16,6 +16,9 @@ pub const INIT: Pid = 1;
 /// Most processes, and most threads. Beyond that a loop of spawns gets EAGAIN, and does not use up
 /// the memory.
 pub const MAX_PROCESSES: usize = 4096;
+/// How many of them only root may use: init has to start a daemon again however many others there
+/// are.
+pub const FOR_ROOT: usize = 64;
 /// Longest name of a process, in bytes.
 pub const MAX_NAME: usize = 32;
 
@@ -157,7 +160,8 @@ impl<C: Contexts> Table<C> {
     /// Makes a child of `parent` with one stopped thread.
     pub fn fork(&mut self, parent: Pid, runs: Runs) -> Result<Pid> {
         self.check_alive(parent)?;
-        if self.processes.len() >= MAX_PROCESSES {
+        let users = self.process(parent)?.users;
+        if self.processes.len() >= most(users) {
             return Err(Error::new(EAGAIN));
         }
         let pid = self.new_pid();
@@ -194,7 +198,7 @@ impl<C: Contexts> Table<C> {
     /// Adds a thread to a process: a new stopped context, or the given one. Returns its number.
     pub fn add_thread(&mut self, pid: Pid, given: Option<C::Given>) -> Result<usize> {
         self.check_alive(pid)?;
-        if self.tokens.len() >= MAX_PROCESSES {
+        if self.tokens.len() >= most(self.process(pid)?.users) {
             return Err(Error::new(EAGAIN));
         }
         self.last_token += 1;
@@ -567,6 +571,14 @@ impl<C: Contexts> Table<C> {
 
 fn or_self(pid: Pid, own: Pid) -> Pid {
     if pid == 0 { own } else { pid }
+}
+
+/// Most processes, and most threads, when one of this user's is to be made.
+fn most(users: Ids) -> usize {
+    match users.effective {
+        0 => MAX_PROCESSES,
+        _ => MAX_PROCESSES - FOR_ROOT,
+    }
 }
 
 fn may_signal(sender: Ids, target: Ids) -> bool {

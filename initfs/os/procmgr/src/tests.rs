@@ -9,7 +9,7 @@ use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, 
 
 use crate::process::{Attributes, Pid, State};
 use crate::signals::{Choice, Runs};
-use crate::table::{Contexts, End, INIT, MAX_PROCESSES, Table, Wanted};
+use crate::table::{Contexts, End, FOR_ROOT, INIT, MAX_PROCESSES, Table, Wanted};
 
 #[derive(Clone, Debug, Default)]
 struct Record {
@@ -239,8 +239,17 @@ fn failure_to_make_a_context_leaves_nothing() {
 #[test]
 fn the_table_is_bounded() {
     let (mut table, _) = table();
-    while table.fork(INIT, Runs::Another).is_ok() {}
+    let user = child(&mut table, INIT);
+    table.set_ids(user, [1000; 3], [1000; 3]).unwrap();
+    while table.fork(user, Runs::Another).is_ok() {}
+    assert_eq!(errno(table.fork(user, Runs::Another)), EAGAIN);
+    assert_eq!(errno(table.add_thread(user, None)), EAGAIN);
+    // Root has some left.
+    for _ in 0..FOR_ROOT {
+        table.fork(INIT, Runs::Another).unwrap();
+    }
     assert_eq!(errno(table.fork(INIT, Runs::Another)), EAGAIN);
+    assert_eq!(errno(table.add_thread(INIT, None)), EAGAIN);
     assert!(table.listing().lines().count() <= MAX_PROCESSES + 1);
 }
 
