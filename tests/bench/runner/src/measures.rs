@@ -183,8 +183,11 @@ fn half_peak(samples: &Samples, tests: &[&str]) -> Result<Value, String> {
             .collect();
         let peak = series.iter().map(|(_, rate)| *rate).reduce(f64::max);
         let peak = peak.ok_or_else(|| format!("{test} was not measured"))?;
-        let first = series.iter().find(|(_, rate)| *rate >= peak / 2.0);
-        largest = largest.max(first.map(|(size, _)| *size));
+        let first = series.iter().position(|(_, rate)| *rate >= peak / 2.0);
+        // Smaller sizes may reach it, too.
+        let first = first.filter(|first| *first > 0);
+        let first = first.ok_or_else(|| format!("{test} was not measured with smaller sizes"))?;
+        largest = largest.max(Some(series[first].0));
     }
     let size = largest.ok_or_else(|| "nothing was measured".to_string())?;
     Ok(Value {
@@ -292,11 +295,18 @@ mod tests {
             .iter()
             .map(|(size, rate)| ("read", *size, "bytes_per_s", *rate))
             .collect();
-        lines.push(("write", 64, "bytes_per_s", 9.0));
+        for (size, rate) in [(8, 1.0), (64, 9.0)] {
+            lines.push(("write", size, "bytes_per_s", rate));
+        }
+        lines.push(("large", 1 << 20, "bytes_per_s", 9.0));
         let samples = samples(&lines);
         let value = |tests| Source::HalfPeak(tests).value(&samples);
         assert_eq!(value(&["read", "write"]).unwrap().median, 16384.0);
         assert_eq!(value(&["write"]).unwrap().median, 64.0);
         assert!(value(&["none"]).is_err());
+        assert_eq!(
+            value(&["large"]).unwrap_err(),
+            "large was not measured with smaller sizes"
+        );
     }
 }
