@@ -271,9 +271,17 @@ impl Bypass {
         let mut received = 0;
         if is_usual
             && let Some(rings) = self.rings(epd, buffer.bytes(), blocking)
-            && let Some(to) = buffer.writable()
+            && let Some(mut to) = buffer.writable()
         {
-            match rings.recv(to, least, self.waiting()) {
+            let waiting = self.waiting();
+            if blocking
+                && is_short(least)
+                && rings.bytes_come_soon(waiting)
+                && let Some(count) = rings.recv_all_short(to.part(0, least)).get()
+            {
+                return Ok(count);
+            }
+            match rings.recv(to, least, waiting) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => received = count,
                 Outcome::Interrupted => return Err(EINTR),
@@ -323,11 +331,18 @@ impl Bypass {
     /// Those of [`raw::read`]; `EFAULT`.
     pub fn recv_some<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
         let mut buffer = buffer.into();
-        if buffer.bytes() > 0
+        let bytes = buffer.bytes();
+        if bytes > 0
             && let Some(rings) = self.rings.get()
-            && let Some(to) = buffer.writable()
+            && let Some(mut to) = buffer.writable()
         {
-            match rings.recv(to, 1, self.waiting()) {
+            let waiting = self.waiting();
+            if rings.bytes_come_soon(waiting)
+                && let Some(count) = rings.recv_some_short(to.part(0, bytes)).get()
+            {
+                return Ok(count);
+            }
+            match rings.recv(to, 1, waiting) {
                 Outcome::Done(count) | Outcome::Daemon(count @ 1..) => return Ok(count),
                 Outcome::Daemon(0) => {}
                 Outcome::Interrupted => return Err(EINTR),

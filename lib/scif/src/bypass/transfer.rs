@@ -252,6 +252,15 @@ impl MappedRings {
         Count::new(self.recv_all_here(to))
     }
 
+    /// Whether bytes are there, or come while a peer that polls would answer. Then a short receive
+    /// is the rest of a blocking call, which has been through it once and found nothing.
+    pub(super) fn bytes_come_soon(&self, waiting: u8) -> bool {
+        let waiting = Waiting::from_number(waiting);
+        let looks = BusyPoll::new(waiting, self.is_loopback()).spins();
+        let memory = self.memory.words();
+        (0..looks).any(|_| !self.consumer.is_empty(&memory))
+    }
+
     /// As [`recv_all_here`](Self::recv_all_here), but receives the bytes that have arrived.
     #[inline(always)]
     pub(super) fn recv_some_here(&self, to: Writable<'_>) -> Option<usize> {
@@ -276,7 +285,7 @@ impl MappedRings {
 
     /// As [`recv_some_here`](Self::recv_some_here), but one function for all callers.
     #[inline(never)]
-    fn recv_some_short(&self, to: Writable<'_>) -> Count {
+    pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Count {
         Count::new(self.recv_some_here(to))
     }
 
