@@ -34,8 +34,8 @@ impl Waiting {
 
 /// Polls before the first yield, and between two later ones. Under the emulator the first ones
 /// take some tens of microseconds, the later ones a hundred and more, because each of them pauses.
-/// A short receive makes the first ones twice. With a pause after every eighth poll, calls went to sleep sooner, and a tenth of all echoes
-/// took 28 to 124 µs instead of 9.
+/// A short receive makes the first ones twice. With a pause after every eighth poll, calls went to
+/// sleep sooner, and a tenth of all echoes took 28 to 124 µs instead of 9.
 const FIRST_SPINS: u32 = 2000;
 const SPINS: u32 = 400;
 /// Yields before a sleep.

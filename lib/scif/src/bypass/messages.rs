@@ -1,0 +1,202 @@
+//! The calls that send and receive bytes: `scif_send`, `scif_recv` and `read`.
+//!
+//! A short message goes by a function of the rings that does nothing else; what that function does
+//! not do goes by the general path, and what that one does not do through the daemon.
+
+use scif_abi::flags::{RecvFlags, SendFlags};
+use syscall::error::EINTR;
+
+use super::at_once::is_short;
+use super::open::MappedRings;
+use super::transfer::Outcome;
+use super::{BLOCK, Bypass};
+use crate::raw::{self, Data, Result, Room, Source, Target};
+
+impl Bypass {
+    /// `scif_send`; see [`raw::send`].
+    ///
+    /// # Errors
+    /// Those of [`raw::send`].
+    #[inline]
+    pub fn send<'a>(&self, epd: usize, data: impl Data<'a>, flags: u32) -> Result<usize> {
+        let bytes = data.bytes();
+        if is_short(bytes)
+            && flags & !SendFlags::BLOCK.bits() == 0
+            && let Some(rings) = self.rings.get()
+            && let Some(from) = data.readable()
+            && rings.send_short(from)
+        {
+            return Ok(bytes);
+        }
+        self.send_long(epd, data.into(), flags)
+    }
+
+    /// The general path of `scif_send`.
+    #[inline(never)]
+    fn send_long(&self, epd: usize, data: Source<'_>, flags: u32) -> Result<usize> {
+        let blocking = flags == SendFlags::BLOCK.bits();
+        let is_usual = (flags == 0 || blocking) && data.bytes() > 0;
+        let mut sent = 0;
+        if is_usual
+            && let Some(rings) = self.rings(epd, data.bytes(), blocking)
+            && let Some(from) = data.readable()
+        {
+            let least = if blocking { data.bytes() } else { 0 };
+            match rings.send(from, least, self.waiting()) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => sent = count,
+                Outcome::Interrupted => return Err(EINTR),
+            }
+        }
+        self.send_through_daemon(epd, data, sent, flags)
+    }
+
+    /// Sends the bytes after the first `sent` ones through the daemon.
+    #[cold]
+    #[inline(never)]
+    fn send_through_daemon(
+        &self,
+        epd: usize,
+        data: Source<'_>,
+        sent: usize,
+        flags: u32,
+    ) -> Result<usize> {
+        match self.rings.get() {
+            Some(rings) => finish(rings, sent, || raw::send(epd, data.rest(sent)?, flags)),
+            None => self.through_daemon(epd, || raw::send(epd, data, flags)),
+        }
+    }
+
+    /// `scif_recv`; see [`raw::recv`].
+    ///
+    /// # Errors
+    /// Those of [`raw::recv`].
+    #[inline]
+    pub fn recv<'a>(&self, epd: usize, mut buffer: impl Room<'a>, flags: u32) -> Result<usize> {
+        let bytes = buffer.bytes();
+        if let Some(rings) = self.rings.get()
+            && let Some(to) = buffer.writable()
+        {
+            let received = match flags {
+                0 if bytes > 0 => rings.recv_now_short(to).get(),
+                BLOCK if is_short(bytes) => rings.recv_all_short(to).get(),
+                _ => None,
+            };
+            if let Some(count) = received {
+                return Ok(count);
+            }
+        }
+        self.recv_long(epd, buffer.into(), flags)
+    }
+
+    /// The general path of `scif_recv`.
+    #[inline(never)]
+    fn recv_long(&self, epd: usize, mut buffer: Target<'_>, flags: u32) -> Result<usize> {
+        let blocking = flags == RecvFlags::BLOCK.bits();
+        let is_usual = (flags == 0 || blocking) && buffer.bytes() > 0;
+        let least = if blocking { buffer.bytes() } else { 0 };
+        let mut received = 0;
+        if is_usual
+            && let Some(rings) = self.rings(epd, buffer.bytes(), blocking)
+            && let Some(mut to) = buffer.writable()
+        {
+            let waiting = self.waiting();
+            if blocking
+                && is_short(least)
+                && rings.bytes_come_soon(waiting)
+                && let Some(count) = rings.recv_all_short(to.part(0, least)).get()
+            {
+                return Ok(count);
+            }
+            match rings.recv(to, least, waiting) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => received = count,
+                Outcome::Interrupted => return Err(EINTR),
+            }
+        }
+        self.recv_through_daemon(epd, buffer, received, flags)
+    }
+
+    /// Receives the bytes after the first `received` ones through the daemon.
+    #[cold]
+    #[inline(never)]
+    fn recv_through_daemon(
+        &self,
+        epd: usize,
+        buffer: Target<'_>,
+        received: usize,
+        flags: u32,
+    ) -> Result<usize> {
+        match self.rings.get() {
+            Some(rings) => finish(rings, received, || {
+                raw::recv(epd, buffer.rest(received)?, flags)
+            }),
+            None => self.through_daemon(epd, || raw::recv(epd, buffer, flags)),
+        }
+    }
+
+    /// Receives the bytes that have arrived, as `read` of the file does. Waits for the first one.
+    ///
+    /// # Errors
+    /// Those of [`raw::read`].
+    pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(rings) = self.rings.get() {
+            let there = rings.recv(buffer.into(), 0, self.waiting());
+            if let Outcome::Done(count @ 1..) = there {
+                return Ok(count);
+            }
+        }
+        // The ring is empty. Whether to wait depends on the descriptor's flags, which the daemon
+        // knows.
+        self.through_daemon(epd, || raw::read(epd, buffer))
+    }
+
+    /// Receives the bytes that have arrived. Waits for the first one as the other blocking calls
+    /// do, by polling for a while. The descriptor must not have `O_NONBLOCK`.
+    ///
+    /// # Errors
+    /// Those of [`raw::read`]; `EFAULT`.
+    pub fn recv_some<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
+        let mut buffer = buffer.into();
+        let bytes = buffer.bytes();
+        if bytes > 0
+            && let Some(rings) = self.rings.get()
+            && let Some(mut to) = buffer.writable()
+        {
+            let waiting = self.waiting();
+            if rings.bytes_come_soon(waiting)
+                && let Some(count) = rings.recv_some_short(to.part(0, bytes)).get()
+            {
+                return Ok(count);
+            }
+            match rings.recv(to, 1, waiting) {
+                Outcome::Done(count) | Outcome::Daemon(count @ 1..) => return Ok(count),
+                Outcome::Daemon(0) => {}
+                Outcome::Interrupted => return Err(EINTR),
+            }
+        }
+        self.through_daemon(epd, || raw::read(epd, buffer))
+    }
+}
+
+/// The result of a call that moved `moved` bytes itself and leaves the rest to the daemon.
+#[cold]
+fn finish(
+    rings: &MappedRings,
+    moved: usize,
+    rest: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    let result = if rings.is_closed() {
+        // Another thread has closed the descriptor; its number may be another endpoint's by now.
+        Err(EINTR)
+    } else {
+        rest()
+    };
+    match result {
+        Ok(count) => Ok(moved + count),
+        // As for a call that the daemon makes alone: this call returns the count, and the next one
+        // fails.
+        Err(_) if moved > 0 => Ok(moved),
+        Err(error) => Err(error),
+    }
+}
