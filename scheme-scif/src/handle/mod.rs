@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use scif_abi::bypass::BypassRecord;
 use scif_core::{BypassId, EndpointId, RemoteWindowId};
-use syscall::error::Result;
+use syscall::error::{EBUSY, Error, Result};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
@@ -83,6 +83,15 @@ pub(crate) enum PageKind {
 }
 
 impl PageKind {
+    /// Whether pages of both kinds are of the same object, whatever was joined for each mapping.
+    fn is_same_object(self, other: PageKind) -> bool {
+        match (self, other) {
+            (PageKind::Peer(one, _), PageKind::Peer(other, _))
+            | (PageKind::Cached(one, _), PageKind::Cached(other, _)) => one == other,
+            _ => self == other,
+        }
+    }
+
     /// The kind's name in the file `mappings`.
     pub fn name(self) -> &'static str {
         match self {
@@ -233,7 +242,21 @@ impl<R> Handle<R> {
         self.mapped.iter()
     }
 
-    /// Records that a program has mapped pages through it.
+    /// Whether pages can be mapped through it: not as long as pages of another object are mapped
+    /// under the same numbers, because the kernel's report of an unmapped page has no more than
+    /// the number.
+    ///
+    /// # Errors
+    /// `EBUSY`.
+    pub fn to_map(&self, first: u64, pages: u64, kind: PageKind) -> Result<()> {
+        let is_such = |other| kind.is_same_object(other);
+        match self.mapped.all_are(first, pages, is_such) {
+            true => Ok(()),
+            false => Err(Error::new(EBUSY)),
+        }
+    }
+
+    /// Records that a program has mapped pages through it, which [`to_map`](Self::to_map) allows.
     pub fn map(&mut self, first: u64, pages: u64, kind: PageKind) {
         self.mapped.add(first, pages, kind);
     }

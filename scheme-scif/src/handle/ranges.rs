@@ -2,7 +2,8 @@
 //!
 //! The kernel reports every mapping and every piece that is unmapped, but not which mapping a
 //! piece belonged to. That does not matter here: only the number of mappings of each page counts,
-//! and ranges that share a page carry the same mark.
+//! because the owner of a collection adds only ranges whose marks go together with those of the
+//! ranges that share a page with them ([`Ranges::all_are`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -109,6 +110,24 @@ impl<T: Copy> Ranges<T> {
         true
     }
 
+    /// Whether every page of `pages` pages from `first` on is in no range, or in ranges with such
+    /// marks. Of the ranges that share a page one is asked, as their marks go together.
+    pub fn all_are(&self, first: u64, pages: u64, is_such: impl Fn(T) -> bool) -> bool {
+        let end = first.saturating_add(pages);
+        let mut page = first;
+        while page < end {
+            page = match self.holding(page) {
+                Some((_, range)) if !is_such(range.mark) => return false,
+                Some((_, range)) => range.end(),
+                None => {
+                    let mut ahead = self.ranges.range((page, u64::MAX)..);
+                    ahead.next().map_or(end, |((first, _), _)| *first)
+                }
+            };
+        }
+        true
+    }
+
     /// All ranges, in order of their first pages.
     pub fn iter(&self) -> impl Iterator<Item = &Range<T>> {
         self.ranges.values()
@@ -140,6 +159,18 @@ mod tests {
         assert_eq!(ranges.remove(0, u64::MAX), [piece(17, 3, 'a')]);
         assert_eq!(ranges.pages(), 0);
         assert!(ranges.covers(5, 0) && !ranges.covers(5, 1));
+    }
+
+    #[test]
+    fn marks_are_found_wherever_a_range_shares_a_page() {
+        let mut ranges = Ranges::default();
+        ranges.add(10, 2, 'a');
+        ranges.add(10, 4, 'a');
+        ranges.add(20, 5, 'b');
+        let are = |first, pages, mark| ranges.all_are(first, pages, |other| other == mark);
+        assert!(are(0, 10, 'c') && are(14, 6, 'c') && are(25, u64::MAX, 'c'));
+        assert!(are(0, 20, 'a') && are(13, 7, 'a') && are(24, 100, 'b'));
+        assert!(!are(13, 8, 'a') && !are(24, 1, 'a') && !are(0, 11, 'b') && !are(13, 1, 'b'));
     }
 
     #[test]

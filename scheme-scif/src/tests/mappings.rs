@@ -9,6 +9,7 @@ use super::fixture::{ADMIN, Fixture, Op, PAGE, PHYSICAL, USER};
 use super::memory::shared;
 use super::own_pages::{own, pin, space};
 use super::programs::*;
+use crate::HandleId;
 
 #[test]
 fn windows_are_mapped_and_outlive_everything() {
@@ -238,6 +239,111 @@ fn own_windows_are_mapped_and_keep_their_pages() {
         assert_eq!(fixture.peek(0, address + PAGE, 4), b"mine");
         fixture.unmap(0, own, offset + 2 * PAGE64, PAGE).unwrap();
         fixture.close(0, own);
+        assert_eq!(state(fixture), before);
+    });
+}
+
+/// A handle of `name` that maps windows of an endpoint.
+#[track_caller]
+fn mapper(fixture: &mut Fixture, id: HandleId, name: &str) -> HandleId {
+    let dup = Op::Dup {
+        id,
+        name: name.into(),
+        caller: USER,
+    };
+    fixture.now(0, dup).0.unwrap()
+}
+
+#[track_caller]
+fn unregister(fixture: &mut Fixture, node: usize, id: HandleId, offset: u64, pages: u64) {
+    let unregister = Call::Unregister {
+        offset: offset as i64,
+        length: pages * PAGE64,
+    };
+    assert_eq!(call(fixture, node, id, unregister), Ok(0));
+}
+
+#[test]
+fn a_window_at_the_offset_of_a_former_one_is_in_use_until_its_own_mapping_goes() {
+    const AT: u64 = 0x10000;
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let flags = shared(READ_WRITE);
+        let (near, far) = ends(fixture, to);
+        let former = memory(fixture, to, 2);
+        register(fixture, to, far, fixed(former, AT, 2)).unwrap();
+        let old = mapper(fixture, near, "cached-window");
+        fixture.map(0, old, AT, 2 * PAGE, flags).unwrap();
+        unregister(fixture, to, far, AT, 2);
+
+        // A cached mapping does not keep the offsets: another window gets them.
+        let later = memory(fixture, to, 3);
+        register(fixture, to, far, fixed(later, AT, 3)).unwrap();
+        // What the kernel reports as unmapped could be of either window.
+        assert_eq!(fixture.map(0, old, AT, PAGE, flags), error(EBUSY));
+        assert_eq!(
+            fixture.map(0, old, AT + PAGE64, 2 * PAGE, flags),
+            error(EBUSY)
+        );
+        assert_eq!(fixture.counter(0, "mapped_pages"), 2);
+        fixture.map(0, old, AT + 2 * PAGE64, PAGE, flags).unwrap();
+        let new = mapper(fixture, near, "cached-window");
+        let address = fixture.map(0, new, AT, 2 * PAGE, flags).unwrap();
+        fixture.unmap(0, old, AT, 2 * PAGE).unwrap();
+        fixture.unmap(0, old, AT + 2 * PAGE64, PAGE).unwrap();
+        assert_eq!(
+            fixture.counter(to, "windows"),
+            1,
+            "the former one has ended"
+        );
+
+        unregister(fixture, to, far, AT, 3);
+        forget(fixture, to, later, 3);
+        assert_eq!(fixture.counter(to, "windows"), 1, "in use");
+        fixture.poke(0, address, b"mapped");
+        assert_eq!(fixture.peek(to, later.address, 6), b"mapped");
+        fixture.unmap(0, new, AT, 2 * PAGE).unwrap();
+        assert_eq!(fixture.counter(to, "windows"), 0);
+        forget(fixture, to, former, 2);
+        for id in [old, new, near] {
+            fixture.close(0, id);
+        }
+        fixture.close(to, far);
+        assert_eq!(state(fixture), before);
+    });
+}
+
+#[test]
+fn an_own_window_at_the_offset_of_a_former_one_keeps_its_pages() {
+    const AT: u64 = 0x10000;
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let flags = shared(READ_WRITE);
+        let (near, far) = ends(fixture, to);
+        let former = memory(fixture, 0, 1);
+        register(fixture, 0, near, fixed(former, AT, 1)).unwrap();
+        let old = mapper(fixture, near, "own-window");
+        fixture.map(0, old, AT, PAGE, flags).unwrap();
+        unregister(fixture, 0, near, AT, 1);
+        let later = memory(fixture, 0, 1);
+        register(fixture, 0, near, fixed(later, AT, 1)).unwrap();
+        assert_eq!(fixture.map(0, old, AT, PAGE, flags), error(EBUSY));
+        let new = mapper(fixture, near, "own-window");
+        fixture.map(0, new, AT, PAGE, flags).unwrap();
+        // The same window any number of times.
+        fixture.map(0, new, AT, PAGE, flags).unwrap();
+        fixture.unmap(0, new, AT, PAGE).unwrap();
+        unregister(fixture, 0, near, AT, 1);
+        forget(fixture, 0, later, 1);
+        forget(fixture, 0, former, 1);
+        assert_eq!(fixture.counter(0, "memory_pages"), 2);
+        fixture.unmap(0, old, AT, PAGE).unwrap();
+        assert_eq!(fixture.counter(0, "memory_pages"), 1);
+        fixture.unmap(0, new, AT, PAGE).unwrap();
+        for id in [old, new, near] {
+            fixture.close(0, id);
+        }
+        fixture.close(to, far);
         assert_eq!(state(fixture), before);
     });
 }

@@ -6,6 +6,7 @@
 //! has gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is
 //! left to the daemon, and with it every error.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable, Writable};
@@ -19,7 +20,7 @@ use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
 use scif_ring::validity::{enter, leave};
-use syscall::error::{EFAULT, Error};
+use syscall::error::{EBUSY, EFAULT, Error};
 
 use super::control::{Control, StateWord};
 use super::short_write::{Mapped, Place, Recent, ShortWrite};
@@ -82,6 +83,9 @@ struct Maps<'a> {
     is_own: bool,
     side: Side,
     file: &'a Fd,
+    /// Another thread still copies through a mapping of a window that had these offsets before.
+    /// One descriptor does not map both.
+    is_busy: Cell<bool>,
     need: Need,
 }
 
@@ -122,7 +126,8 @@ impl Mapper for Maps<'_> {
         let place = placement::find_place(bytes, like);
         let file = self.file.raw();
         let mapped = Pages::map(file, offset as u64, bytes, rights, self.side, place);
-        let pages = mapped.ok()?;
+        let is_busy = |error: &Error| self.is_busy.set(error.errno == EBUSY);
+        let pages = mapped.inspect_err(is_busy).ok()?;
         let is_placed = place == Some(pages.address());
         Some((pages, is_placed))
     }
@@ -145,31 +150,34 @@ impl Space {
 
     /// Maps all of a range, if that is worth it. Returns whether all of it is mapped now.
     fn cover(&mut self, epd: usize, need: Need) -> bool {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let name: &[u8] = if self.is_own {
-                    b"own-window"
-                } else {
-                    b"cached-window"
-                };
-                match raw::companion(epd, name) {
+        let name: &[u8] = match self.is_own {
+            true => b"own-window",
+            false => b"cached-window",
+        };
+        for _ in 0..2 {
+            let file = match self.file.take() {
+                Some(file) => file,
+                None => match raw::companion(epd, name) {
                     Ok(file) => file,
                     Err(_) => return false,
-                }
+                },
+            };
+            let maps = Maps {
+                epd,
+                is_own: self.is_own,
+                side: self.side,
+                file: &file,
+                is_busy: Cell::new(false),
+                need,
+            };
+            let (offset, bytes, what) = (need.offset, need.bytes, need.what);
+            let covered = self.windows.cover(&maps, offset, bytes, what);
+            if !maps.is_busy.get() {
+                self.file = Some(file);
+                return covered;
             }
-        };
-        let maps = Maps {
-            epd,
-            is_own: self.is_own,
-            side: self.side,
-            file: &file,
-            need,
-        };
-        let (offset, bytes, what) = (need.offset, need.bytes, need.what);
-        let covered = self.windows.cover(&maps, offset, bytes, what);
-        self.file = Some(file);
-        covered
+        }
+        false
     }
 }
 

@@ -24,7 +24,7 @@ use scif_abi::qp::{
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
-    EACCES, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
+    EACCES, EBUSY, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
     Result as SystemResult,
 };
 use syscall::flag::F_SETFD;
@@ -120,6 +120,11 @@ struct World {
     is_control: bool,
     /// The peer's window may be read only.
     is_read_only: bool,
+    /// Another thread still uses a former window that it has mapped through the descriptor for
+    /// windows.
+    is_former_mapped: bool,
+    /// Descriptors for windows so far.
+    window_files: usize,
 }
 
 impl World {
@@ -136,7 +141,11 @@ impl World {
             Request::Dup(fd, name) => {
                 let new = match name {
                     b"bypass" => fd + BYPASS,
-                    b"cached-window" => fd + WINDOWS,
+                    b"cached-window" => {
+                        self.window_files += 1;
+                        self.is_former_mapped = false;
+                        fd + WINDOWS
+                    }
                     b"own-window" => fd + OWN_WINDOWS,
                     _ => return failure(EINVAL),
                 };
@@ -184,6 +193,9 @@ impl World {
                 let is_window = fd / 100 * 100 == WINDOWS;
                 if is_window && self.is_read_only && protection & PROT_WRITE != 0 {
                     return failure(EACCES);
+                }
+                if is_window && self.is_former_mapped {
+                    return failure(EBUSY);
                 }
                 self.map(address, bytes, fd, offset)
             }
@@ -339,6 +351,8 @@ fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
         on_map: None,
         is_control: false,
         is_read_only: false,
+        is_former_mapped: false,
+        window_files: 0,
     };
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
@@ -1271,6 +1285,23 @@ fn a_window_that_may_be_read_only_can_be_prepared() {
         let mut byte = [0];
         left.vreadfrom(LEFT, byte.as_mut_slice(), 5000, 4).unwrap();
         assert_eq!((byte, stage.log().as_str()), ([7], ""));
+    });
+}
+
+#[test]
+fn a_window_whose_offset_is_still_mapped_as_another_one_gets_a_descriptor_of_its_own() {
+    rings(|stage, left, _| {
+        let world = || stage.0.borrow_mut();
+        assert_eq!(left.fetch(LEFT, 64, |word| word.load(Relaxed)), Ok(0));
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        world().is_former_mapped = true;
+        assert_eq!(left.fetch(LEFT, 64, |word| word.load(Relaxed)), Ok(0));
+        assert_eq!(stage.log(), ["map 0x10000 of 203"; 2].join(", "));
+        assert_eq!(world().window_files, 2);
+        // As long as nothing is in the way, one descriptor does.
+        put(stage.control(LEFT), EPOCH_OFFSET, 2);
+        assert_eq!(left.fetch(LEFT, 64, |word| word.load(Relaxed)), Ok(0));
+        assert_eq!(world().window_files, 2);
     });
 }
 

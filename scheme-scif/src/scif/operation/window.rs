@@ -41,7 +41,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     ///
     /// # Errors
     /// `EINVAL` when unaligned, empty, or not `MAP_SHARED`; `EACCES` for code, or a right that the
-    /// handle or the window does not give; `ENXIO` when not all of it is there; those of
+    /// handle or the window does not give; `ENXIO` when not all of it is there; `EBUSY` when pages
+    /// of another window at these offsets are still mapped through the handle; those of
     /// `scif_mmap`; `ENODEV` for files of other kinds.
     pub fn map(
         &mut self,
@@ -110,13 +111,20 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             .engine
             .map_pieces(endpoint, start, length, protection.bits())
             .map_err(system)?;
+        let kind = |join| match is_cached {
+            true => PageKind::Cached(mapped.window, join),
+            false => PageKind::Peer(mapped.window, join),
+        };
+        let handle = self.handles.get(id)?;
+        let is_free = handle.to_map(offset / PAGE, pages, kind(None));
         let count = mapped.pieces.len() as u64;
-        let view = if count <= JOINED_BYTES / PAGE {
+        let view = is_free.and_then(|()| {
+            if count > JOINED_BYTES / PAGE {
+                return Err(Error::new(EXDEV));
+            }
             let view = self.memory.join(&mapped.pieces);
             view.ok_or(Error::new(EOVERFLOW))
-        } else {
-            Err(Error::new(EXDEV))
-        };
+        });
         let view = view.inspect_err(|error| {
             log::debug!("{length:#x} bytes in {count} pieces are not mapped: {error}");
             self.engine.unmap(mapped.window, pages);
@@ -126,11 +134,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.engine.note_cached(mapped.window, pages);
         }
         let handle = self.handles.get_mut(id)?;
-        let kind = match is_cached {
-            true => PageKind::Cached(mapped.window, view.join),
-            false => PageKind::Peer(mapped.window, view.join),
-        };
-        handle.map(offset / PAGE, pages, kind);
+        handle.map(offset / PAGE, pages, kind(view.join));
         Ok(view.address)
     }
 
@@ -199,9 +203,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let view = view.filter(|view| view.join.is_none());
         let address = view.ok_or(Error::new(EOVERFLOW))?.address;
         let token = part.pin.0;
+        let kind = PageKind::Own(token);
+        self.handles.get(id)?.to_map(offset / PAGE, pages, kind)?;
         self.objects.begin_view(token, pages)?;
         let handle = self.handles.get_mut(id)?;
-        handle.map(offset / PAGE, pages, PageKind::Own(token));
+        handle.map(offset / PAGE, pages, kind);
         Ok(address)
     }
 
