@@ -10,9 +10,11 @@ use syscall::error::{EINVAL, ENOLCK, Error, Result};
 
 /// The most locks in one table, as each takes memory of the daemon.
 const MOST: usize = 16_384;
+/// The most locks of one owner, so that others find room.
+const MOST_OF_OWNER: usize = MOST / 8;
 
 /// Who holds a lock. Locks of the same owner never conflict.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Owner {
     /// An open file, with all descriptors that were copied from its first one (`flock`).
     Opening(usize),
@@ -32,6 +34,19 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Whether the owner has a lock on some of the bytes.
+    fn is_of(&self, owner: Owner, bytes: &Range<u64>) -> bool {
+        self.owner == owner && self.bytes.start < bytes.end && bytes.start < self.bytes.end
+    }
+
+    /// What is left of the lock without these bytes, one or both of which may be empty.
+    fn without(&self, bytes: &Range<u64>) -> [Range<u64>; 2] {
+        [
+            self.bytes.start..bytes.start.max(self.bytes.start),
+            bytes.end.min(self.bytes.end)..self.bytes.end,
+        ]
+    }
+
     fn is_in_the_way(&self, wanted: &Lock) -> bool {
         self.owner != wanted.owner
             && (self.is_exclusive || wanted.is_exclusive)
@@ -58,6 +73,8 @@ pub struct Locks {
     /// The locks of each file, by the number of the file.
     files: BTreeMap<u64, Vec<Lock>>,
     count: usize,
+    /// The number of locks of each owner that has any.
+    owners: BTreeMap<Owner, usize>,
     /// A range was released for which another owner may wait.
     is_freed: bool,
 }
@@ -80,26 +97,60 @@ impl Locks {
         if self.in_the_way(file, &wanted).is_some() {
             return Ok(false);
         }
-        // This adds one lock, and may cut another one into two.
-        if self.count + 2 > MOST {
-            return Err(Error::new(ENOLCK));
-        }
+        self.check_more(
+            wanted.owner,
+            1 + self.growth(file, wanted.owner, &wanted.bytes),
+        )?;
         self.give_back(file, wanted.owner, &wanted.bytes);
+        self.note_more(wanted.owner, 1);
         self.files.entry(file).or_default().push(wanted);
-        self.count += 1;
         Ok(true)
     }
 
     /// Releases the owner's locks on these bytes.
     ///
     /// # Errors
-    /// `ENOLCK`: a lock may be cut into two, and there are too many.
+    /// `ENOLCK`: a lock is cut into two, and there are too many.
     pub fn release(&mut self, file: u64, owner: Owner, bytes: &Range<u64>) -> Result<()> {
-        if self.count + 1 > MOST && *bytes != (0..u64::MAX) {
-            return Err(Error::new(ENOLCK));
-        }
+        self.check_more(owner, self.growth(file, owner, bytes))?;
         self.give_back(file, owner, bytes);
         Ok(())
+    }
+
+    /// How many more locks there are once those of the owner on these bytes are released: one more
+    /// if one is cut into two, fewer where nothing is left.
+    fn growth(&self, file: u64, owner: Owner, bytes: &Range<u64>) -> isize {
+        let locks = self.files.get(&file).into_iter().flatten();
+        let cut = locks.filter(|lock| lock.is_of(owner, bytes));
+        let left = |lock: &Lock| {
+            lock.without(bytes)
+                .iter()
+                .filter(|rest| !rest.is_empty())
+                .count()
+        };
+        cut.map(|lock| left(lock) as isize - 1).sum()
+    }
+
+    /// Checks that there may be more locks of an owner; fewer are always possible.
+    fn check_more(&self, owner: Owner, more: isize) -> Result<()> {
+        let Some(more) = usize::try_from(more).ok().filter(|&more| more > 0) else {
+            return Ok(());
+        };
+        let own = self.owners.get(&owner).copied().unwrap_or(0);
+        match self.count + more <= MOST && own + more <= MOST_OF_OWNER {
+            true => Ok(()),
+            false => Err(Error::new(ENOLCK)),
+        }
+    }
+
+    /// Counts more locks of an owner, or fewer.
+    fn note_more(&mut self, owner: Owner, more: isize) {
+        self.count = self.count.saturating_add_signed(more);
+        let own = self.owners.entry(owner).or_default();
+        *own = own.saturating_add_signed(more);
+        if *own == 0 {
+            self.owners.remove(&owner);
+        }
     }
 
     /// Releases all locks of an owner on a file.
@@ -111,17 +162,13 @@ impl Locks {
         let Some(locks) = self.files.get_mut(&file) else {
             return;
         };
-        let before = locks.len();
-        let is_cut = |lock: &Lock| {
-            lock.owner == owner && lock.bytes.start < bytes.end && bytes.start < lock.bytes.end
-        };
-        let cut: Vec<Lock> = locks.extract_if(.., |lock| is_cut(lock)).collect();
+        let before = locks.len() as isize;
+        let cut: Vec<Lock> = locks
+            .extract_if(.., |lock| lock.is_of(owner, bytes))
+            .collect();
         self.is_freed |= !cut.is_empty();
         for lock in cut {
-            for rest in [
-                lock.bytes.start..bytes.start.max(lock.bytes.start),
-                bytes.end.min(lock.bytes.end)..lock.bytes.end,
-            ] {
+            for rest in lock.without(bytes) {
                 if !rest.is_empty() {
                     locks.push(Lock {
                         bytes: rest,
@@ -130,10 +177,11 @@ impl Locks {
                 }
             }
         }
-        self.count = self.count + locks.len() - before;
+        let more = locks.len() as isize - before;
         if locks.is_empty() {
             self.files.remove(&file);
         }
+        self.note_more(owner, more);
     }
 
     /// Whether a range was released since the last call.
@@ -200,22 +248,83 @@ mod tests {
         assert!(locks.files.is_empty() && locks.count == 0);
     }
 
-    #[test]
-    fn there_are_at_most_so_many() {
-        let mut locks = Locks::default();
-        let each = |at: u64| lock(ONE, 2 * at..2 * at + 1, false);
+    /// Takes locks of three bytes each, with a byte between two, until one is refused; their
+    /// number.
+    fn fill(locks: &mut Locks, file: u64, owner: Owner) -> u64 {
+        let each = |at: u64| lock(owner, 4 * at..4 * at + 3, false);
         let mut taken = 0;
-        while locks.take(FILE, each(taken)) == Ok(true) {
+        while locks.take(file, each(taken)) == Ok(true) {
             taken += 1;
         }
-        assert_eq!(taken as usize, MOST - 1);
         assert_eq!(
-            locks.take(FILE, each(taken)),
+            locks.take(file, each(taken)),
             Err(Error::new(ENOLCK)),
             "too many"
         );
+        taken
+    }
+
+    /// A table without room, and the owners of its locks.
+    fn full() -> (Locks, Vec<Owner>) {
+        let mut locks = Locks::default();
+        let mut owners = Vec::new();
+        let mut taken = 0;
+        while taken < MOST {
+            assert!(owners.len() < 2 * MOST / MOST_OF_OWNER);
+            owners.push(Owner::Process(owners.len() + 1));
+            let owner = owners[owners.len() - 1];
+            taken += fill(&mut locks, FILE + owners.len() as u64 - 1, owner) as usize;
+        }
+        assert_eq!((taken, locks.count), (MOST, MOST));
+        (locks, owners)
+    }
+
+    #[test]
+    fn there_are_at_most_so_many() {
+        let (mut locks, owners) = full();
+        let other = Owner::Process(owners.len() + 1);
+        assert_eq!(fill(&mut locks, FILE, other), 0);
+        locks.release_all(FILE + 1, owners[1]);
+        assert_eq!(fill(&mut locks, FILE, other) as usize, MOST_OF_OWNER);
+    }
+
+    #[test]
+    fn one_owner_leaves_locks_to_others() {
+        let mut locks = Locks::default();
+        assert_eq!(fill(&mut locks, FILE, ONE) as usize, MOST_OF_OWNER);
+        assert_eq!(fill(&mut locks, FILE + 1, ONE), 0);
+        assert_eq!(fill(&mut locks, FILE, OTHER) as usize, MOST_OF_OWNER);
         locks.release_all(FILE, ONE);
-        assert_eq!(locks.take(FILE, each(0)), Ok(true));
+        assert_eq!(fill(&mut locks, FILE + 1, ONE) as usize, MOST_OF_OWNER);
+    }
+
+    #[test]
+    fn a_full_table_refuses_only_what_makes_more_locks() {
+        let (mut locks, _) = full();
+        let no_more = Err(Error::new(ENOLCK));
+        // The middle of the first lock.
+        assert_eq!(locks.release(FILE, ONE, &(1..2)), no_more);
+        assert_eq!(
+            locks.take(FILE, lock(ONE, 1..2, false)),
+            no_more.map(|()| true)
+        );
+        assert_eq!(locks.count, MOST);
+        for same in [0..3, 4..7, 4..8] {
+            assert_eq!(locks.take(FILE, lock(ONE, same, false)), Ok(true));
+        }
+        // What nobody has, both ends of a lock, all of one, and one with parts of others.
+        let released = [(3..4, 0), (8..9, 0), (10..11, 0), (12..15, 1), (18..25, 1)];
+        let mut count = locks.count;
+        for (bytes, fewer) in released {
+            assert_eq!(locks.release(FILE, ONE, &bytes), Ok(()), "{bytes:?}");
+            count -= fewer;
+            assert_eq!(locks.count, count, "{bytes:?}");
+        }
+        assert_eq!(
+            locks.release(FILE, ONE, &(29..30)),
+            Ok(()),
+            "there is room again"
+        );
     }
 
     #[test]
