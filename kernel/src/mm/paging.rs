@@ -169,19 +169,7 @@ impl PageTable {
     /// Sets the last-level entry of a user page and returns the old one; `None` when a table page
     /// is needed and there is no memory for it. Flushes this processor's cached translation.
     pub fn set(&mut self, addr: usize, entry: Entry) -> Option<Entry> {
-        let start = addr & !(LARGE - 1);
-        let at = match self.recent {
-            Some((base, table)) if base == start => table,
-            _ => {
-                let mut at = self.root;
-                for level in (1..4).rev() {
-                    let index = index_of(addr, level);
-                    at = next_table(at, index, Flags::USER_ACCESSIBLE, alloc_table)?;
-                }
-                self.recent = Some((start, at));
-                at
-            }
-        };
+        let at = self.last_table(addr)?;
         let index = index_of(addr, 0);
         let old = leaf(at, index);
         if old.is_present() {
@@ -194,6 +182,30 @@ impl PageTable {
             write(at, index, entry);
         }
         Some(old)
+    }
+
+    /// Makes the tables of a range, so that [`set`](Self::set) takes no memory there until a range
+    /// with a page of it is cleared; `None` when there is no memory for them.
+    pub fn make_tables(&mut self, addr: usize, len: usize) -> Option<()> {
+        let mut tables = (addr & !(LARGE - 1)..addr + len).step_by(LARGE);
+        tables.try_for_each(|start| self.last_table(start).map(|_| ()))
+    }
+
+    /// The last-level table of a user page, made if it is missing.
+    fn last_table(&mut self, addr: usize) -> Option<usize> {
+        let start = addr & !(LARGE - 1);
+        if let Some((base, table)) = self.recent
+            && base == start
+        {
+            return Some(table);
+        }
+        let mut at = self.root;
+        for level in (1..4).rev() {
+            let index = index_of(addr, level);
+            at = next_table(at, index, Flags::USER_ACCESSIBLE, alloc_table)?;
+        }
+        self.recent = Some((start, at));
+        Some(at)
     }
 
     /// Calls `visit` with the address and entry of every entered page in the range, in ascending

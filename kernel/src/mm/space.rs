@@ -35,7 +35,7 @@ use kernel_core::queue;
 use spin::Mutex;
 
 pub use backing::Anonymous;
-use backing::Backing;
+use backing::{Backing, Spare};
 use bounce::BounceBuffers;
 pub use bounce::{BounceBuffer, bounce_frames};
 pub use deferred::{Deferred, has_deferred, next_deferred};

@@ -3,13 +3,14 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
+use ::syscall::error::{ENOMEM, Error, Result};
 use kernel_core::area::Cache;
 use kernel_core::queue::Entry;
 use spin::Mutex;
 
 use super::AddrSpace;
 use super::grant::{Lents, Piece};
-use crate::mm::frame::FrameRef;
+use crate::mm::frame::{self, FrameRef};
 
 /// Kinds of anonymous memory, by what a copy-on-write clone makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,29 @@ pub(super) enum Backing {
         source: Option<Entry<Arc<AddrSpace>>>,
         addr: usize,
         lents: Lents,
+        /// Of a client's buffer of which not all pages are entered from the start.
+        spare: Option<Spare>,
     },
+}
+
+/// A page that stands in for each page of a client's buffer that cannot be had: the client has
+/// unmapped it in the middle of the request, or there is no memory for it. It is kept from the
+/// start, because its daemon must not fault. What the daemon stores there reaches nobody.
+#[derive(Clone, Debug)]
+pub(super) struct Spare {
+    /// The page.
+    pub(super) frame: FrameRef,
+    /// Whether it stands in for lack of memory.
+    pub(super) is_short: bool,
+}
+
+impl Spare {
+    /// An empty page, or `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+        let is_short = false;
+        Ok(Self { frame, is_short })
+    }
 }
 
 impl kernel_core::area::Backing for Backing {
@@ -69,12 +92,14 @@ impl kernel_core::area::Backing for Backing {
                 source,
                 addr,
                 lents,
+                spare,
             } => Backing::Borrowed {
                 source: source
                     .as_ref()
                     .map(|source| Entry::new(source.value().clone())),
                 addr: *addr + offset,
                 lents: lents.clone(),
+                spare: spare.clone(),
             },
         }
     }
@@ -91,6 +116,14 @@ impl Backing {
             Backing::Scheme(piece) => piece.value().grant.lend_to(lents),
             Backing::Borrowed { lents: own, .. } => lents.add(own),
             _ => {}
+        }
+    }
+
+    /// Whether a spare page stands in for others for lack of memory.
+    pub(super) fn is_short(&self) -> bool {
+        match self {
+            Backing::Borrowed { spare, .. } => spare.as_ref().is_some_and(|spare| spare.is_short),
+            _ => false,
         }
     }
 

@@ -150,8 +150,14 @@ impl AddrSpace {
     }
 
     /// Unmaps a request buffer that [`AddrSpace::borrow_buffer`] or `map_frames` made. Everything
-    /// in the range is the kernel's: the daemon could not replace it.
-    pub fn unmap_request(&self, base: usize, len: usize) {
+    /// in the range is the kernel's: the daemon could not replace it. Returns whether the daemon
+    /// had all pages that the client has: there was memory for them.
+    pub fn unmap_request(&self, base: usize, len: usize) -> bool {
+        let is_short = {
+            let inner = self.inner.lock();
+            let mut areas = inner.areas.overlapping(base, len);
+            areas.any(|(_, area)| area.backing.is_short())
+        };
         // The range was mapped, so it lies in user space.
         drop(self.unmap_pinned(base, len));
         let mut buffers = self.bounce.lock();
@@ -161,5 +167,6 @@ impl AddrSpace {
         if buffers.holes.try_reserve(1).is_ok() {
             buffers.holes.push((base, len));
         }
+        !is_short
     }
 }

@@ -11,7 +11,7 @@ use super::backing::SharedPages;
 use super::{AddrSpace, Backing, Cache, Inner, Lents, Prot};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::paging::{self, COUNTED, Entry};
-use crate::mm::{PAGE_SIZE, USER_END, phys};
+use crate::mm::{PAGE_SIZE, USER_END, daemons, phys};
 
 /// Longest chain of address spaces that borrow a page from each other.
 const MAX_DEPTH: usize = 8;
@@ -240,8 +240,13 @@ impl AddrSpace {
         };
         let lender = source.as_deref().unwrap_or(self);
         let mut lents = Lents::default();
-        let page = match lender.lend(source_addr, need, &mut lents, depth + 1) {
-            Err(Error { errno: EFAULT }) if is_request => return self.substitute(addr),
+        let mut lend = || lender.lend(source_addr, need, &mut lents, depth + 1);
+        let found = match is_request {
+            true => daemons::for_client(lender.root, lend),
+            false => lend(),
+        };
+        let page = match found {
+            Err(why) if is_request => return self.substitute(addr, why),
             page => page?,
         };
         if let Asker::Borrower(all) = asker {
@@ -266,17 +271,20 @@ impl AddrSpace {
         })
     }
 
-    /// An empty page in place of one that a client has unmapped from its buffer in the middle of a
-    /// request: the client must not be able to make its daemon fault.
-    fn substitute(&self, addr: usize) -> Result<Page> {
-        let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+    /// The spare page in place of one of a client's buffer that cannot be had: a client must not
+    /// be able to make its daemon fault. This takes no memory; the tables are there, too.
+    fn substitute(&self, addr: usize, why: Error) -> Result<Page> {
         let mut inner = self.inner.lock();
-        let prot = match inner.areas.find(addr) {
-            Some((_, area)) if area.pinned => area.prot,
-            _ => return Err(Error::new(EFAULT)),
+        let prot = inner.areas.find(addr).ok_or(why)?.1.prot;
+        let Some(Backing::Borrowed {
+            spare: Some(spare), ..
+        }) = inner.areas.backing_mut(addr)
+        else {
+            return Err(why);
         };
+        spare.is_short |= why.errno == ENOMEM;
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        let phys = frame.into_phys();
+        let phys = spare.frame.clone().into_phys();
         inner.enter(addr, Entry::new(phys, flags))?;
         Ok(Page {
             phys,

@@ -221,6 +221,7 @@ impl AddrSpace {
             source: lender,
             addr,
             lents,
+            spare: None,
         };
         let area = Area {
             len,
@@ -234,7 +235,8 @@ impl AddrSpace {
 
     /// Maps a client's buffer for one request: `len` bytes of `source`'s pages from `addr` on, as
     /// [`AddrSpace::borrow`] does, between frames that hold the incomplete pages before and
-    /// behind. Returns the address of the first page.
+    /// behind. Returns the address of the first page. `ENOMEM` also when there is no memory for
+    /// what the daemon needs to go on if pages cannot be had later.
     pub fn borrow_buffer(
         &self,
         source: &Arc<AddrSpace>,
@@ -253,6 +255,16 @@ impl AddrSpace {
         let behind = if tail.is_some() { PAGE_SIZE } else { 0 };
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
         let edge = |frame: FrameRef| Entry::new(frame.into_phys(), flags);
+        let is_there =
+            |(_, entry): &(usize, Entry)| entry.is_writable() || !prot.contains(Prot::WRITE);
+        let spare = if entries.len() == len / PAGE_SIZE && entries.iter().all(is_there) {
+            None
+        } else {
+            let spare = Spare::new().inspect_err(|_| {
+                entries.drain(..).for_each(|(_, entry)| release(entry));
+            });
+            Some(spare?)
+        };
         entries.iter_mut().for_each(|(offset, _)| *offset += before);
         entries.extend(head.map(|frame| (0, edge(frame))));
         entries.extend(tail.map(|frame| (before + len, edge(frame))));
@@ -266,10 +278,19 @@ impl AddrSpace {
                 source: Some(queue::Entry::new(source.clone())),
                 addr: addr - before,
                 lents,
+                spare,
             },
         };
-        let place = self.place_for_request(area.len);
-        self.add_present(place, area, entries).map(|(here, _)| here)
+        let (place, len) = (self.place_for_request(area.len), area.len);
+        let mut entries = entries.into_iter();
+        let result = self.add(place, area, |inner, here| {
+            let tables = inner.table.make_tables(here, len);
+            tables.ok_or(Error::new(ENOMEM))?;
+            let entries = entries.by_ref();
+            entries.try_for_each(|(offset, entry)| inner.enter(here + offset, entry))
+        });
+        entries.for_each(|(_, entry)| release(entry));
+        result.map(|(here, _)| here)
     }
 
     /// Adds an area with pages by offset. Pages for which there is no memory now are entered at
@@ -368,7 +389,8 @@ impl AddrSpace {
                 return Err(Error::new(EFAULT));
             }
             // Absent pages come when the borrower touches them. Without memory for them the lender
-            // must get an error now; otherwise the borrower would be ended later.
+            // gets an error now; otherwise the borrower would be ended later, or would work on a
+            // buffer for nothing.
             if len > FEW_PAGES * PAGE_SIZE {
                 let mut present = 0;
                 table.update(addr, len, |_, entry| {

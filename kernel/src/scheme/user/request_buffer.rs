@@ -68,17 +68,20 @@ impl Mapping {
     }
 
     /// Takes the buffer away from the daemon, except from one that has ended, whose space keeps
-    /// it.
-    pub fn release(self) {
+    /// it. Returns whether there was memory for all pages of it.
+    pub fn release(self) -> bool {
         let Some(space) = self.space.upgrade() else {
-            return;
+            return true;
         };
         if space.keeps_requests() {
-            return;
+            return true;
         }
         match self.place {
             Place::Pages { base, len } => space.unmap_request(base, len),
-            Place::Bounce(buffer) => space.put_bounce(buffer),
+            Place::Bounce(buffer) => {
+                space.put_bounce(buffer);
+                true
+            }
         }
     }
 }
@@ -242,14 +245,17 @@ impl RequestBuffer {
     }
 
     /// Copies incomplete pages back and takes the buffer away from the daemon. `EFAULT` when the
-    /// client's buffer cannot be written.
+    /// client's buffer cannot be written; `ENOMEM` when there was no memory for a page of it, so
+    /// that the daemon's work on it is lost.
     pub fn end(mut self) -> Result<()> {
         let head = self.head.take().map_or(Ok(()), CopyBack::finish);
         let tail = head.and_then(|()| self.tail.take().map_or(Ok(()), CopyBack::finish));
-        if let Some(mapping) = self.mapping.take() {
-            mapping.release();
+        let is_all = self.mapping.take().is_none_or(Mapping::release);
+        tail?;
+        match is_all {
+            true => Ok(()),
+            false => Err(Error::new(ENOMEM)),
         }
-        tail
     }
 }
 

@@ -20,7 +20,7 @@ use runtime::{Result, env, fd, fs, path, sys};
 use syscall::error::{EFAULT, EINVAL, ENOMEM, ENOSPC};
 use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
 
-use memory::{All, BUFFER, PAGE, map_file, pipe, system};
+use memory::{All, BUFFER, PAGE, map, map_file, pipe, system};
 use program::{Asking, refused};
 
 runtime::main!(main);
@@ -42,12 +42,18 @@ const ENDING: usize = 2;
 const YIELDS: usize = 10_000;
 /// Frames that the kernel keeps for small objects, or a few less.
 const KEPT: u64 = 256;
+/// Frames that the kernel keeps for its objects and for daemons, or some less.
+const KEPT_FOR_DAEMONS: u64 = 768;
+/// Pages of a buffer that is handed to a daemon whether or not there is memory for it.
+const FEW: usize = 64;
+/// Buffers of that size: together they have more pages than the kernel keeps for daemons.
+const SPARSE: usize = 24;
 
 /// Makes some checks.
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 16] = [
     ("lists", scarce),
     ("areas", areas),
     ("pipes", pipes),
@@ -55,6 +61,8 @@ const CHECKS: [(&str, Check); 14] = [
     ("daemon", daemon),
     ("files", files),
     ("ramfs", file_system),
+    ("sparse", sparse),
+    ("filled", filled),
     ("pieces", pieces),
     ("borrowed", borrowed),
     ("watched", watched),
@@ -264,13 +272,7 @@ fn tables(suite: &mut Suite) {
         let stat = Fd::new(path::open("/scheme/sys/stat", syscall::O_RDONLY)?);
         // Memory that is there.
         let mut text = alloc::vec![1; PAGE];
-        let (_, free) = numbers("resize", |_| {
-            let count = fd::read(stat.raw(), &mut text)?;
-            let text = core::str::from_utf8(&text[..count]).unwrap_or_default();
-            let mut lines = text.lines();
-            let free = lines.find_map(|line| line.strip_prefix("frames_free: ")?.parse().ok());
-            free.ok_or(runtime::Error::new(EINVAL))
-        })?;
+        let (_, free) = numbers("resize", |_| free_frames(&stat, &mut text))?;
         Ok(free)
     };
     let enough = match free() {
@@ -278,6 +280,15 @@ fn tables(suite: &mut Suite) {
         other => Err(alloc::format!("{other:?}")),
     };
     suite.check("frames kept from long lists", enough);
+}
+
+/// The frames that are free, by the file `stat`. `text` has a page that is there.
+fn free_frames(stat: &Fd, text: &mut [u8]) -> Result<u64> {
+    let count = fd::read(stat.raw(), text)?;
+    let text = core::str::from_utf8(&text[..count]).unwrap_or_default();
+    let mut lines = text.lines();
+    let free = lines.find_map(|line| line.strip_prefix("frames_free: ")?.parse().ok());
+    free.ok_or(runtime::Error::new(EINVAL))
 }
 
 /// A daemon touches new pages when programs have also had the kernel make all the objects that it
@@ -404,4 +415,51 @@ fn file_system(suite: &mut Suite) {
         grown().map_err(|error| error.errno),
         Ok(([ENOSPC, ENOSPC, ENOMEM], true)),
     );
+}
+
+/// Has the file system fill buffers while memory is used up, of which no page is there yet: the
+/// calls fail, and the file system has its own memory and its files.
+fn sparse(suite: &mut Suite) {
+    let filled = || -> Result<([i32; SPARSE], u64, bool)> {
+        let flags = syscall::O_RDWR | syscall::O_CREAT | 0o600;
+        let file = Fd::new(path::open("/tmp/sparse", flags)?);
+        fd::write(file.raw(), b"kept")?;
+        let stat = Fd::new(path::open("/scheme/sys/stat", syscall::O_RDONLY)?);
+        let zero = Fd::new(path::open("/scheme/file/dev/zero", syscall::O_RDONLY)?);
+        let mut text = alloc::vec![1; PAGE];
+        let buffers = map(FEW * SPARSE)?;
+        let mut errors = [0; SPARSE];
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        for (index, error) in errors.iter_mut().enumerate() {
+            let buffer = buffers + index * FEW * PAGE;
+            *error = errno(system(syscall::SYS_READ, [zero.raw(), buffer, FEW * PAGE]));
+        }
+        let free = free_frames(&stat, &mut text);
+        all.give(0, all.pages)?;
+        let content = fs::read("/tmp/sparse")?;
+        fs::remove_file("/tmp/sparse")?;
+        Ok((errors, free?, content == b"kept"))
+    };
+    let kept = match filled() {
+        Ok((errors, KEPT_FOR_DAEMONS.., true)) => refused(&errors),
+        other => Err(alloc::format!("{other:?}")),
+    };
+    suite.check("buffers filled by a daemon without memory", kept);
+}
+
+/// A daemon fills a client's buffer of which no page is there yet when memory is used up: it goes
+/// on, with the memory that is kept for daemons, and the client's call fails.
+fn filled(suite: &mut Suite) {
+    let served = || -> Result<i32> {
+        let mut server = Asking::start("serve")?;
+        let mut all = All::take()?;
+        all.give_last(OTHERS)?;
+        let asked = server.ask();
+        all.give(0, all.pages)?;
+        asked?;
+        Ok(server.end())
+    };
+    let ended = served().unwrap_or_else(|error| error.errno);
+    suite.equal("a client's buffer without memory", ended, 0);
 }

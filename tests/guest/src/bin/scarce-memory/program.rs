@@ -1,6 +1,7 @@
 //! The programs that ask the kernel for something while memory is used up. They get ready while
 //! there is memory, and allocate nothing after that.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -8,14 +9,15 @@ use libredox::Fd;
 use runtime::process::{Child, Command};
 use runtime::{Result, fd, path, probe, state, sys, thread};
 use syscall::Event;
-use syscall::error::{EFAULT, ENOMEM};
+use syscall::error::{EFAULT, EINVAL, ENOMEM};
 use syscall::flag::{
     CallFlags, EventFlags, F_DUPFD, FUTEX_WAIT, FUTEX_WAKE, FileTableVerb, MapFlags, StdFsCallKind,
     UPPER_FDTBL_TAG,
 };
+use syscall::schemev2::{Cqe, Opcode, Sqe};
 
 use crate::memory::{PAGE, map, map_device, map_file, map_shared, pipe, system, touch, unmap};
-use crate::{PROGRAM, errno};
+use crate::{KEPT_FOR_DAEMONS, PROGRAM, errno, free_frames};
 
 /// The largest descriptor number: a table that has it takes 128 contiguous frames.
 const LAST_NUMBER: usize = 65_535;
@@ -33,6 +35,8 @@ const CHAINED: usize = 250;
 const REQUESTS: usize = 1_000;
 /// Pages that a daemon touches.
 const DAEMON_PAGES: usize = 64;
+/// Pages of a buffer, more than the kernel keeps for daemons.
+const FILLED: usize = 1_024;
 
 /// What a program is started for, by its argument: what it prepares, and what it asks for.
 type Role = (
@@ -75,6 +79,8 @@ pub fn run(role: &str) -> i32 {
     match role {
         "threads" => return many_threads(),
         "requests" => return many_requests(),
+        "serve" => return serve(),
+        "client" => return errno(read_into_nothing()),
         _ => {}
     }
     let Some((_, prepare, ask)) = ROLES.iter().find(|(name, ..)| *name == role) else {
@@ -301,11 +307,12 @@ fn become_daemon() -> Result<usize> {
     map(DAEMON_PAGES)
 }
 
-/// A file of a scheme of this program.
-fn own_file() -> Result<usize> {
+/// A scheme of this program: its socket, and a file of it.
+fn own_scheme() -> Result<(usize, usize)> {
     let (offset, number, flags, kernel_flags) = (0, 1, syscall::O_RDWR, 0);
     let parameters = [offset, number, flags, kernel_flags].map(usize::to_ne_bytes);
-    fd::dup(make_scheme()?, parameters.as_flattened())
+    let socket = make_scheme()?;
+    Ok((socket, fd::dup(socket, parameters.as_flattened())?))
 }
 
 fn touch_new_pages(base: usize) -> Result<usize> {
@@ -379,8 +386,8 @@ fn many_requests() -> i32 {
             sys::yield_now();
         }
     };
-    let file = match own_file() {
-        Ok(file) => file,
+    let file = match own_scheme() {
+        Ok((_, file)) => file,
         Err(error) => return error.errno,
     };
     for index in 0..REQUESTS {
@@ -406,6 +413,78 @@ fn many_requests() -> i32 {
     // The last ones may be about to ask.
     sys::yield_now();
     0
+}
+
+/// Reads from the standard input into a buffer of which no page is there yet.
+fn read_into_nothing() -> Result<usize> {
+    system(syscall::SYS_READ, [0, map(FILLED)?, FILLED * PAGE])
+}
+
+/// Serves a client that reads, but fills the buffer only when the input ends. Then the client must
+/// get an error, because there is no memory for its pages.
+fn serve() -> i32 {
+    let mut served = match Served::start() {
+        Ok(served) => served,
+        Err(error) => return error.errno,
+    };
+    say_ready();
+    let _ = fd::read(0, &mut [0]);
+    let filled = served.fill();
+    let _ = fd::close(1);
+    let _ = fd::read(2, &mut [0]);
+    match (filled, served.client.wait()) {
+        (Err(error), _) | (_, Err(error)) => error.errno,
+        (Ok(KEPT_FOR_DAEMONS..), Ok(status)) if status.code() == Some(ENOMEM) => 0,
+        _ => EFAULT,
+    }
+}
+
+/// A client's read that this program has to answer.
+struct Served {
+    socket: usize,
+    request: Sqe,
+    client: Child,
+    /// The kernel's numbers, and a place for them that is there.
+    stat: Fd,
+    text: Vec<u8>,
+}
+
+impl Served {
+    fn start() -> Result<Self> {
+        let (socket, file) = own_scheme()?;
+        let file = Fd::new(file);
+        let mut command = Command::new(PROGRAM);
+        let client = command.arg("client").stdin(&file).spawn()?;
+        drop(file);
+        let mut request = Sqe::default();
+        fd::read(socket, &mut request)?;
+        match request.opcode == Opcode::Read as u8 {
+            true => Ok(Self {
+                socket,
+                request,
+                client,
+                stat: Fd::new(path::open("/scheme/sys/stat", syscall::O_RDONLY)?),
+                text: vec![1; PAGE],
+            }),
+            false => Err(runtime::Error::new(EINVAL)),
+        }
+    }
+
+    /// Stores to each page of the buffer, and answers. Returns how many frames are free when all
+    /// pages have been touched.
+    fn fill(&mut self) -> Result<u64> {
+        let [_, buffer, size, ..] = self.request.args.map(|arg| arg as usize);
+        let mut pages = (buffer..buffer + size).step_by(PAGE);
+        let filled = pages.try_for_each(|page| touch(page).map(drop));
+        let free = free_frames(&self.stat, &mut self.text);
+        let answer = Cqe {
+            tag: self.request.tag,
+            result: size as u64,
+            ..Cqe::default()
+        };
+        fd::write(self.socket, &answer)?;
+        filled.and(free)
+    }
 }
 
 /// A program that waits to ask for something. Pipes that end tell it and us what to do: to write to
