@@ -155,13 +155,16 @@ impl Server {
         if now >= self.next_watch {
             self.next_watch = now.saturating_add(WATCH_NS);
             self.requests.give_up_the_gone(WATCHED, &mut self.scheme);
+            self.scif().end_unclaimed(WATCHED, is_gone);
             self.scif().release_idle_spaces();
         }
     }
 
     /// The next time-out of the engine or of a request.
     pub fn deadline(&mut self) -> Option<u64> {
-        let waits = self.requests.awaits_the_gone() || self.scif().holds_spaces();
+        let waits = self.requests.awaits_the_gone()
+            || self.scif().holds_unclaimed()
+            || self.scif().holds_spaces();
         let engine = self.engine().0.next_deadline();
         let watch = waits.then_some(self.next_watch);
         engine.into_iter().chain(watch).min()

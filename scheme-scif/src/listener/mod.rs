@@ -27,6 +27,8 @@ struct Unclaimed {
     endpoint: EndpointId,
     listener: HandleId,
     caller: Caller,
+    /// The process that has the number.
+    taker: usize,
 }
 
 /// All listeners.
@@ -36,6 +38,8 @@ pub(crate) struct Listeners<R> {
     shared: BTreeMap<Port, SharedListener<R>>,
     unclaimed: BTreeMap<u64, Unclaimed>,
     last_claim: u64,
+    /// The last process that `end_unclaimed` asked about.
+    last_asked: usize,
 }
 
 impl<R> Default for Listeners<R> {
@@ -45,6 +49,7 @@ impl<R> Default for Listeners<R> {
             shared: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             last_claim: 0,
+            last_asked: 0,
         }
     }
 }
@@ -75,15 +80,42 @@ impl<R: RequestId> Listeners<R> {
             true => self.shared.remove(&port).map(|shared| shared.opens),
             false => None,
         };
-        let mut closed = Vec::new();
-        self.unclaimed.retain(|_, unclaimed| {
-            let is_stale = unclaimed.listener == id;
-            if is_stale {
-                closed.push(unclaimed.endpoint);
-            }
-            !is_stale
-        });
+        let closed = self.take_unclaimed(|unclaimed| unclaimed.listener == id);
         (opens.unwrap_or_default(), closed)
+    }
+
+    fn take_unclaimed(&mut self, which: impl Fn(&Unclaimed) -> bool) -> Vec<EndpointId> {
+        let taken = self
+            .unclaimed
+            .extract_if(.., |_, unclaimed| which(unclaimed));
+        taken.map(|(_, unclaimed)| unclaimed.endpoint).collect()
+    }
+
+    /// Takes the unclaimed connections of processes that have ended, which the caller closes. Asks
+    /// about at most `most` processes; the next call asks about the next ones.
+    pub fn take_of_the_gone(
+        &mut self,
+        most: usize,
+        mut is_gone: impl FnMut(usize) -> bool,
+    ) -> Vec<EndpointId> {
+        let takers = self.unclaimed.values().map(|unclaimed| unclaimed.taker);
+        let takers: BTreeSet<usize> = takers.collect();
+        let first = self.last_asked.saturating_add(1);
+        let turn = takers.range(first..).chain(takers.range(..first));
+        let (mut gone, mut last) = (Vec::new(), self.last_asked);
+        for &taker in turn.take(most) {
+            last = taker;
+            if is_gone(taker) {
+                gone.push(taker);
+            }
+        }
+        self.last_asked = last;
+        self.take_unclaimed(|unclaimed| gone.contains(&unclaimed.taker))
+    }
+
+    /// Whether a connection waits to be claimed.
+    pub fn has_unclaimed(&self) -> bool {
+        !self.unclaimed.is_empty()
     }
 
     /// Adds an open to the shared listener of a port, if there is one. Returns the listener's
@@ -152,13 +184,21 @@ impl<R: RequestId> Listeners<R> {
         own.map(|(&port, shared)| (port, shared.owner))
     }
 
-    /// Keeps a connection until a program claims it by the returned number.
-    pub fn keep(&mut self, endpoint: EndpointId, listener: HandleId, caller: Caller) -> u64 {
+    /// Keeps a connection until a program claims it by the returned number, which the process
+    /// `taker` gets.
+    pub fn keep(
+        &mut self,
+        endpoint: EndpointId,
+        listener: HandleId,
+        caller: Caller,
+        taker: usize,
+    ) -> u64 {
         self.last_claim += 1;
         let unclaimed = Unclaimed {
             endpoint,
             listener,
             caller,
+            taker,
         };
         self.unclaimed.insert(self.last_claim, unclaimed);
         self.last_claim

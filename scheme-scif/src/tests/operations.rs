@@ -8,7 +8,8 @@ use syscall::error::*;
 use syscall::flag::{F_SETFL, O_NONBLOCK, O_RDWR};
 use zerocopy::FromBytes;
 
-use super::fixture::{ADMIN, Fixture, USER};
+use super::fixture::{ADMIN, Fixture, USER, state};
+use crate::listener::Listeners;
 use crate::{Caller, HandleId};
 
 fn error<T>(errno: i32) -> Result<T> {
@@ -214,6 +215,76 @@ fn accepted_connections_that_nobody_fetches_go_with_the_listener() {
     assert_eq!(fixture.read(0, client, 1), error(ECONNRESET));
     let late = fixture.open_with(1, "endpoint", O_RDWR, ADMIN).unwrap();
     assert_eq!(call(&mut fixture, 1, late, register), error(ENOENT));
+}
+
+#[test]
+fn accepted_connections_that_nobody_fetches_go_with_the_process_that_took_them() {
+    let mut fixture = Fixture::new(2);
+    let opener = Caller { pid: 5, ..USER };
+    let listener = fixture.open_with(1, "listen/2050", O_RDWR, opener);
+    let listener = listener.unwrap();
+    let before = state(&mut fixture);
+    let connect = fixture.start_open(0, "1/2050");
+    let taken = accept(&mut fixture, 1, listener).unwrap();
+    let client = fixture.answer(0, connect).unwrap().0.unwrap();
+    // Another process has the listener, too, so it stays. The taker may be slow.
+    let end = |fixture: &mut Fixture, most, gone: &[usize]| {
+        let scif = &mut fixture.nodes[1].scif;
+        scif.end_unclaimed(most, |process| gone.contains(&process));
+        let waits = scif.holds_unclaimed();
+        fixture.run();
+        waits
+    };
+    assert!(end(&mut fixture, 10, &[5, 78]));
+    assert!(end(&mut fixture, 0, &[77]));
+    assert_eq!(fixture.write(0, client, b"still there"), Ok(11));
+    assert!(!end(&mut fixture, 10, &[77]));
+    assert_eq!(fixture.read(0, client, 1), error(ECONNRESET));
+    fixture.close(0, client);
+    assert_eq!(state(&mut fixture), before);
+    let register = Call::AcceptRegister {
+        handle: taken.handle.get(),
+    };
+    let late = fixture.open(1, "endpoint").unwrap();
+    assert_eq!(call(&mut fixture, 1, late, register), error(ENOENT));
+
+    // What is claimed has a descriptor, which goes with its process.
+    let connect = fixture.start_open(0, "1/2050");
+    let taken = accept(&mut fixture, 1, listener).unwrap();
+    let client = fixture.answer(0, connect).unwrap().0.unwrap();
+    let register = Call::AcceptRegister {
+        handle: taken.handle.get(),
+    };
+    assert_eq!(call(&mut fixture, 1, late, register), Ok(0));
+    assert!(!end(&mut fixture, 10, &[77]));
+    assert_eq!(fixture.write(1, late, b"claimed"), Ok(7));
+    assert_eq!(fixture.read(0, client, 7), Ok(b"claimed".to_vec()));
+}
+
+#[test]
+fn takers_of_connections_are_asked_about_in_turns() {
+    let mut fixture = Fixture::new(1);
+    let (engine, _) = fixture.nodes[0].scif.engine();
+    let endpoint = engine.open(USER.owner()).unwrap();
+    let mut listeners = Listeners::<u32>::default();
+    for taker in [7, 3, 7, 9, 5] {
+        listeners.keep(endpoint, 1, USER, taker);
+    }
+    let mut ask = |gone: usize| {
+        let mut asked = Vec::new();
+        let taken = listeners.take_of_the_gone(2, |taker| {
+            asked.push(taker);
+            taker == gone
+        });
+        (asked, taken.len())
+    };
+    assert_eq!(ask(9), (vec![3, 5], 0));
+    assert_eq!(ask(7), (vec![7, 9], 2));
+    assert_eq!(ask(9), (vec![3, 5], 0));
+    assert_eq!(ask(9), (vec![9, 3], 1));
+    assert_eq!(ask(5), (vec![5, 3], 1));
+    assert_eq!(ask(3), (vec![3], 1));
+    assert_eq!(ask(3), (vec![], 0));
 }
 
 #[test]

@@ -195,6 +195,20 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(endpoint)
     }
 
+    /// Ends the connections that processes have taken with `AcceptRequest` and ended without
+    /// claiming them; `is_gone` says whether a process has ended. Call this now and then; each call
+    /// asks about at most `most` processes, the next call about the next ones.
+    pub fn end_unclaimed(&mut self, most: usize, is_gone: impl FnMut(usize) -> bool) {
+        for endpoint in self.listeners.take_of_the_gone(most, is_gone) {
+            self.drop_endpoint(endpoint);
+        }
+    }
+
+    /// Whether [`end_unclaimed`](Self::end_unclaimed) has to be called again.
+    pub fn holds_unclaimed(&self) -> bool {
+        self.listeners.has_unclaimed()
+    }
+
     fn close_listener(&mut self, id: HandleId, endpoint: EndpointId) {
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         let (opens, unclaimed) = self.listeners.remove(port, id);

@@ -86,7 +86,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.handles.endpoint(id)?;
         }
         match call {
-            Call::AcceptRequest { flags, .. } => self.accept_request(id, flags, payload, request),
+            Call::AcceptRequest { flags, .. } => {
+                self.accept_request(id, flags, payload, process, request)
+            }
             Call::Send { flags } => self.send_operation(id, payload, flags, request),
             Call::Recv { flags } => self.receive_operation(id, payload, flags, request),
             Call::VirtualReadFrom {
@@ -210,6 +212,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         id: HandleId,
         flags: u32,
         payload: &mut [u8],
+        process: usize,
         request: R,
     ) -> Result<usize> {
         let flags = AcceptFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
@@ -217,7 +220,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let synchronous = flags.contains(AcceptFlags::SYNC);
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let peer = self.engine.peer(endpoint).unwrap_or_default();
-        let claim = self.listeners.keep(endpoint, id, caller);
+        let claim = self.listeners.keep(endpoint, id, caller, process);
         let record = AcceptRecord {
             peer,
             reserved: [0; 4],
