@@ -1,6 +1,6 @@
 //! A program that is killed in the middle of a stream: its peer reads what was sent and then gets
 //! ECONNRESET; a killed reader resets its writer. One that is killed while it waits for a
-//! connection leaves nothing behind.
+//! connection, or before it has claimed one, leaves nothing behind.
 //!
 //! `scif-kill [NODE]`.
 #![no_std]
@@ -14,8 +14,12 @@ use guest_tests::peer::{self, Peer, Request, SINK, SOURCE};
 use guest_tests::{Suite, at_rest, counter, settled, text};
 use libredox::Fd;
 use libredox::flag::O_RDWR;
+use runtime::fd;
 use runtime::process::{Child, Command};
-use scif::{Errno, Error, Listener, Readiness};
+use runtime::time::{Duration, sleep};
+use scif::{Errno, Error, Listener, Readiness, RecvFlags};
+use scif_abi::call::{AcceptRecord, Call};
+use scif_abi::flags::AcceptFlags;
 
 runtime::main!(main);
 
@@ -43,6 +47,7 @@ fn main() -> i32 {
     }
     suite.check("a killed accept frees its port", killed_accept());
     suite.check("a killed connect withdraws", killed_connect());
+    suite.check("a killed taker resets its connection", killed_taker());
     // Within the node the peer accepts, in a request or, on Redox's kernel, in an event queue.
     let accepts = arguments.is_empty() && hal::kernel::ends_abandoned_requests();
     let wanted = Ok(u64::from(accepts));
@@ -52,8 +57,11 @@ fn main() -> i32 {
     suite.finish()
 }
 
-/// The program that is killed: streams for ever, or waits in an open.
+/// The program that is killed: streams for ever, waits in an open, or takes a connection.
 fn victim(role: &str, node: &str) -> i32 {
+    if role == "take" {
+        return take();
+    }
     if role == "open" {
         let path = alloc::format!("/scheme/scif/{node}");
         return Fd::open(&path, O_RDWR, 0).map_or(6, |_| 7);
@@ -150,6 +158,39 @@ fn killed_connect() -> Result<(), String> {
         Ok(None) => Ok(()),
         Ok(Some(_)) => Err("a request was accepted whose program is dead".into()),
         Err(error) => Err(alloc::format!("accept: {error}")),
+    }
+}
+
+/// Takes a connection of the listener that is the standard input, and does not claim it.
+fn take() -> i32 {
+    const INPUT: usize = 0;
+    let words = [Call::ACCEPT_REQUEST, AcceptFlags::SYNC.bits().into(), 0];
+    match fd::call_rw(INPUT, &mut [0; size_of::<AcceptRecord>()], &words) {
+        Ok(_) => sleep(Duration::from_secs(600)),
+        Err(_) => return 8,
+    }
+    9
+}
+
+/// A program takes a connection in two steps and is killed between them. This one has the listener,
+/// too, so that stays.
+fn killed_taker() -> Result<(), String> {
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let path = alloc::format!("/scheme/scif/listen/{WAIT_PORT}");
+    let listener = Fd::open(&path, O_RDWR, 0).map_err(text("listening"))?;
+    let mut command = Command::new("scif-kill");
+    let child = command.args(["take", "-"]).stdin(&listener).spawn();
+    let mut child = child.map_err(text("starting"))?;
+    let at = scif::PortId::new(own, WAIT_PORT);
+    let connection = scif::connect(at).map_err(text("connecting"))?;
+    child.kill().map_err(text("killing"))?;
+    let status = child.wait().map_err(text("waiting"))?;
+    if status.signal().is_none() {
+        return Err(alloc::format!("it ended by itself: {status:?}"));
+    }
+    match connection.recv(&mut [0], RecvFlags::BLOCK) {
+        Err(Error::Scif(Errno::ConnectionReset)) => Ok(()),
+        other => Err(alloc::format!("received: {other:?}")),
     }
 }
 
