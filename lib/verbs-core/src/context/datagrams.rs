@@ -169,7 +169,8 @@ impl Context {
         groups.any(|members| members.contains(&number))
     }
 
-    /// Datagrams that were dropped because their key was not that of the receiver.
+    /// Datagrams that were dropped because their key was not that of the receiver. The counter
+    /// stays at its largest value.
     pub fn qkey_violations(&self) -> u32 {
         self.objects.qkey_violations
     }
@@ -312,4 +313,40 @@ fn fits(staged: &Staged, piece: &DatagramPiece) -> bool {
     let is_same = (first.destination, first.source, first.total)
         == (piece.destination, piece.source, piece.total);
     is_same && bytes.len() + piece.payload as usize <= first.total as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo;
+    use crate::work::{Capacity, QpInit};
+
+    #[test]
+    fn the_counter_of_wrong_keys_stays_at_its_largest_value() {
+        let mut context = Context::new(1);
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(1).unwrap());
+        let init = QpInit {
+            kind: QpType::Ud,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            xrcd: None,
+            capacity: Capacity::default(),
+            signal_all: false,
+        };
+        context.create_qp(2, init).unwrap();
+        let mut attributes = demo::attributes();
+        attributes.qkey = 5;
+        for (state, mask) in demo::ways(QpType::Ud) {
+            attributes.state = state;
+            context.modify_qp(2, &attributes, mask).unwrap();
+        }
+        context.objects.qkey_violations = u32::MAX - 1;
+        for _ in 0..3 {
+            let qp = context.qps.get_mut(2).unwrap();
+            assert!(!qp.takes_datagram(&mut context.objects, 6));
+            assert_eq!(context.qkey_violations(), u32::MAX);
+        }
+    }
 }

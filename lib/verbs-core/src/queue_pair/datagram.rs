@@ -205,7 +205,8 @@ impl QueuePair {
             return false;
         }
         let is_right = self.attributes.qkey == qkey;
-        objects.qkey_violations += u32::from(!is_right);
+        let violations = &mut objects.qkey_violations;
+        *violations = violations.saturating_add(u32::from(!is_right));
         is_right
     }
 
