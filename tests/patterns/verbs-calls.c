@@ -572,6 +572,56 @@ static void ends_with_events(void) {
     GIVES(ibv_destroy_comp_channel(taken_from), 0);
 }
 
+/* A queue pair in the error state with a new completion queue of a channel, which tells of the next
+ * receive at once. */
+static struct ibv_qp *failed(struct ibv_comp_channel *channel, struct ibv_cq **cq) {
+    *cq = ibv_create_cq(context, 4, &pd, channel, 0);
+    struct ibv_qp_init_attr init = {
+        .send_cq = *cq, .recv_cq = *cq, .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
+    };
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    CHECK(*cq && qp && ibv_req_notify_cq(*cq, 0) == 0);
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+    int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    GIVES(ibv_modify_qp(qp, &attr, mask), 0);
+    attr.qp_state = IBV_QPS_ERR;
+    GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    return qp;
+}
+
+static void flush_one(struct ibv_qp *qp) {
+    struct ibv_recv_wr receive = { .wr_id = 1 }, *bad;
+    GIVES(ibv_post_recv(qp, &receive, &bad), 0);
+}
+
+/* The events of a queue that is destroyed leave nothing behind in the channel: it is not readable
+ * for them, and the events of another queue stay. */
+static void destroyed_with_an_event(void) {
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
+    struct ibv_cq *cqs[2], *which;
+    void *what;
+    for (int others = 0; others < 2; others++) {
+        struct ibv_qp *qps[2] = { failed(channel, &cqs[0]), failed(channel, &cqs[1]) };
+        flush_one(qps[0]);
+        if (others)
+            flush_one(qps[1]);
+        GIVES(poll(&wait, 1, -1), 1);
+        GIVES(ibv_destroy_qp(qps[0]), 0);
+        GIVES(ibv_destroy_cq(cqs[0]), 0);
+        GIVES(poll(&wait, 1, 0), others);
+        if (!others)
+            flush_one(qps[1]);
+        GIVES(ibv_get_cq_event(channel, &which, &what), 0);
+        CHECK(which == cqs[1]);
+        GIVES(poll(&wait, 1, 0), 0);
+        ibv_ack_cq_events(which, 1);
+        GIVES(ibv_destroy_qp(qps[1]), 0);
+        GIVES(ibv_destroy_cq(cqs[1]), 0);
+    }
+    GIVES(ibv_destroy_comp_channel(channel), 0);
+}
+
 /* A few bytes go inline though none were asked for: as many as fit into the place of segments. */
 static void inline_in_place_of_segments(void) {
     struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
@@ -636,6 +686,7 @@ int main(void) {
     shared();
     channels();
     ends_with_events();
+    destroyed_with_an_event();
     inline_in_place_of_segments();
     GIVES(ibv_dealloc_pd(pd), 0);
     GIVES(ibv_close_device(context), 0);

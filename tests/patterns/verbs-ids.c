@@ -3,6 +3,7 @@
 #include "library.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <scif.h>
@@ -30,10 +31,12 @@ static struct rdma_cm_id *next(struct rdma_event_channel *channel, enum rdma_cm_
     return id;
 }
 
-/* Nothing waits in a channel. */
+/* Nothing waits in a channel, and it is not readable. */
 static void is_quiet(struct rdma_event_channel *channel) {
     struct rdma_cm_event *none;
+    struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
     settle();
+    CHECK(poll(&wait, 1, 0) == 0);
     CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
     FAILS(rdma_get_cm_event(channel, &none), EAGAIN);
     CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) & ~O_NONBLOCK) == 0);
@@ -219,6 +222,11 @@ static void moves(struct rdma_event_channel *channel) {
     CHECK(next(other->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == other);
     is_quiet(former);
     CHECK(rdma_destroy_id(other) == 0 && rdma_destroy_id(listener) == 0);
+    /* An event that nobody has taken goes with its id. */
+    CHECK(rdma_create_id(former, &other, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(other, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(rdma_destroy_id(other) == 0);
+    is_quiet(former);
     rdma_destroy_event_channel(former);
     rdma_destroy_event_channel(server);
 }

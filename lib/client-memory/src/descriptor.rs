@@ -1,6 +1,10 @@
-//! A descriptor that its owner closes in its own way and the standard library can borrow.
+//! A descriptor that its owner closes in its own way and the standard library can borrow, and a
+//! read that does not wait.
 
 use libredox::Fd;
+use syscall::error::Result;
+use syscall::flag::RwFlags;
+use syscall::number::SYS_READ2;
 
 /// An open descriptor. Dropping it calls the owner's `close`.
 pub struct Descriptor {
@@ -54,6 +58,16 @@ pub fn lend(file: &Fd) -> std::os::fd::BorrowedFd<'_> {
     use std::os::fd::{BorrowedFd, RawFd};
     // SAFETY: its owner closes it, whom the result borrows; numbers as above.
     unsafe { BorrowedFd::borrow_raw(file.raw() as RawFd) }
+}
+
+/// Reads what is there now: it does not wait for more, whatever flags the descriptor has.
+///
+/// # Errors
+/// Those of the read. `EAGAIN`: there is nothing.
+pub fn read_at_once(file: &Fd, to: &mut [u8]) -> Result<usize> {
+    let (place, flags) = (to.as_mut_ptr() as usize, RwFlags::NONBLOCK.bits() as usize);
+    // SAFETY: the bytes are exclusively ours during the call, which writes no others.
+    unsafe { syscall::syscall5(SYS_READ2, file.raw(), place, to.len(), usize::MAX, flags) }
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use client_memory::descriptor::read_at_once;
 use hal::idle_poll::Watched;
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use syscall::error::EINTR;
 use syscall::flag::{F_GETFL, F_SETFL};
 use verbs_core::Subject;
 use verbs_core::types::EventType;
@@ -212,19 +214,78 @@ impl<T> Events<T> {
 
     /// Drops the waiting events for which `is_unwanted` is true.
     pub fn drop_if(&self, mut is_unwanted: impl FnMut(&T) -> bool) {
-        self.waiting
-            .lock()
-            .events
-            .retain(|event| !is_unwanted(event));
+        let mut waiting = self.waiting.lock();
+        let mut gone = Gone::new(&waiting);
+        waiting.events.retain(|event| {
+            let is_unwanted = is_unwanted(event);
+            gone.pass(is_unwanted);
+            !is_unwanted
+        });
+        self.silence(&mut waiting, &gone);
     }
 
     /// Moves the waiting events for which `is_wanted` is true to another queue.
     pub fn move_if(&self, to: &Self, mut is_wanted: impl FnMut(&T) -> bool) {
         let mut waiting = self.waiting.lock();
-        let (moved, rest) = waiting.events.drain(..).partition(|event| is_wanted(event));
+        let mut gone = Gone::new(&waiting);
+        let (moved, rest) = waiting.events.drain(..).partition(|event| {
+            let is_wanted = is_wanted(event);
+            gone.pass(is_wanted);
+            is_wanted
+        });
         waiting.events = rest;
+        self.silence(&mut waiting, &gone);
         drop(waiting);
         let moved: VecDeque<T> = moved;
         moved.into_iter().for_each(|event| to.push(event));
+    }
+
+    /// Takes the bytes of events that have gone out of the pipe: the descriptor must not be
+    /// readable for them. A byte is missing there if a thread has read it and not taken its event
+    /// yet; that thread finds none, and waits again.
+    fn silence(&self, waiting: &mut Waiting<T>, gone: &Gone) {
+        waiting.silent = waiting.silent.saturating_sub(gone.silent);
+        let unrung = waiting.unrung.min(gone.told);
+        waiting.unrung -= unrung;
+        let mut rest = gone.told - unrung;
+        let mut bytes = [0; 64];
+        while rest > 0 {
+            let most = rest.min(bytes.len());
+            match read_at_once(&self.reader, bytes.get_mut(..most).unwrap_or_default()) {
+                Ok(count) if count > 0 => rest -= count.min(rest),
+                Err(error) if error.errno == EINTR => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A count of the events that leave a queue.
+struct Gone {
+    /// The number of events at the front of the queue, not passed yet, that are not silent.
+    told_ahead: usize,
+    /// Those with a byte in the pipe, or one that did not fit.
+    told: usize,
+    /// Those without, which are the last ones of the queue.
+    silent: usize,
+}
+
+impl Gone {
+    fn new<T>(waiting: &Waiting<T>) -> Self {
+        Self {
+            told_ahead: waiting.events.len().saturating_sub(waiting.silent),
+            told: 0,
+            silent: 0,
+        }
+    }
+
+    /// Passes the next event, which leaves the queue if `leaves`.
+    fn pass(&mut self, leaves: bool) {
+        let is_told = self.told_ahead > 0;
+        self.told_ahead = self.told_ahead.saturating_sub(1);
+        match is_told {
+            true => self.told += usize::from(leaves),
+            false => self.silent += usize::from(leaves),
+        }
     }
 }
