@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::attributes::Attributes;
-use crate::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
+use crate::host::{Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target};
 use crate::record::HEADER_BYTES;
 use crate::types::{Atomic, AttributeMask as M, QpState, QpType};
 
@@ -102,7 +102,7 @@ impl Memory {
 
     /// Does an atomic operation. Returns the former value.
     pub fn atomic(&mut self, address: u64, operation: Atomic) -> u64 {
-        let word = self.get_mut(Place { address, length: 8 });
+        let word = self.get_mut(place(address, 8));
         let before = u64::from_ne_bytes((&*word).try_into().unwrap_or_default());
         if let Some(after) = operation.after(before) {
             word.copy_from_slice(&after.to_ne_bytes());
@@ -150,6 +150,17 @@ pub struct Program {
     pub spoilt_records: usize,
     /// The number of records that were sent.
     pub sent_records: usize,
+    /// The key of a region whose memory is not there.
+    pub missing: Option<u32>,
+}
+
+/// Bytes of the program's memory, whatever region they are part of.
+fn place(address: u64, length: usize) -> Place {
+    Place {
+        key: 0,
+        address,
+        length,
+    }
 }
 
 impl Program {
@@ -168,6 +179,7 @@ impl Program {
             interruptions: 0,
             spoilt_records: 0,
             sent_records: 0,
+            missing: None,
         }
     }
 
@@ -229,11 +241,26 @@ impl Program {
     /// # Panics
     /// They lie outside of it.
     pub fn bytes(&self, address: u64, count: usize) -> Vec<u8> {
-        let place = Place {
-            address,
-            length: count,
-        };
-        self.memory.borrow().get(place).to_vec()
+        self.memory.borrow().get(place(address, count)).to_vec()
+    }
+
+    /// Stores bytes in the program's memory.
+    ///
+    /// # Panics
+    /// They lie outside of it.
+    pub fn store(&mut self, address: u64, bytes: &[u8]) {
+        let mut memory = self.memory.borrow_mut();
+        let to = memory.get_mut(place(address, bytes.len()));
+        to.copy_from_slice(bytes);
+    }
+
+    /// Checks that the memory of places is there.
+    fn check(&self, places: &[Place]) -> Result<(), NotThere> {
+        let is_missing = |place: &Place| self.missing == Some(place.key);
+        match places.iter().any(is_missing) {
+            true => Err(NotThere),
+            false => Ok(()),
+        }
     }
 
     /// Sends any bytes on a lane.
@@ -267,21 +294,21 @@ impl End {
         assert!(may_write || !writes, "a store into a window to read");
         let address = place.address + offset;
         let memory = Rc::clone(&connection.memories[self.peer]);
-        Ok((memory, Place { address, length }))
+        Ok((memory, self::place(address, length)))
     }
 }
 
 impl Host for Program {
-    fn read(&mut self, address: u64, to: &mut [u8]) {
-        to.copy_from_slice(&self.bytes(address, to.len()));
+    fn read(&mut self, from: Place, to: &mut [u8]) -> Result<(), NotThere> {
+        self.check(&[from])?;
+        to.copy_from_slice(&self.bytes(from.address, to.len()));
+        Ok(())
     }
 
-    fn write(&mut self, address: u64, from: &[u8]) {
-        let length = from.len();
-        let mut memory = self.memory.borrow_mut();
-        memory
-            .get_mut(Place { address, length })
-            .copy_from_slice(from);
+    fn write(&mut self, to: Place, from: &[u8]) -> Result<(), NotThere> {
+        self.check(&[to])?;
+        self.store(to.address, from);
+        Ok(())
     }
 
     fn room(&mut self, lane: LaneId) -> usize {
@@ -293,7 +320,15 @@ impl Host for Program {
         }
     }
 
-    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+    fn send(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> Result<(), NotThere> {
+        if let Source::Memory(places) = payload {
+            self.check(places)?;
+        }
         let payload = self.memory.borrow().gather(payload);
         assert!(
             self.room(lane) >= HEADER_BYTES + payload.len(),
@@ -304,6 +339,7 @@ impl Host for Program {
         let queue = &mut end.connection.borrow_mut().bytes[end.peer];
         queue.extend(header);
         queue.extend(payload);
+        Ok(())
     }
 
     fn may_send(&mut self, lane: LaneId) -> bool {
@@ -339,12 +375,14 @@ impl Host for Program {
             self.spoilt_records -= 1;
             return false;
         }
-        self.receive(lane, Target::Nowhere(HEADER_BYTES));
-        self.receive(lane, Target::Memory(to.as_slice()));
-        true
+        if self.check(to.as_slice()).is_err() {
+            return false;
+        }
+        let header = self.receive(lane, Target::Nowhere(HEADER_BYTES));
+        header.is_ok() && self.receive(lane, Target::Memory(to.as_slice())).is_ok()
     }
 
-    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) -> Result<(), NotThere> {
         let count = match &target {
             Target::Bytes(bytes) => bytes.len(),
             Target::Memory(places) => places.iter().map(|place| place.length).sum(),
@@ -358,9 +396,13 @@ impl Host for Program {
         };
         match target {
             Target::Bytes(bytes) => bytes.copy_from_slice(&taken),
-            Target::Memory(places) => self.memory.borrow_mut().scatter(places, &taken),
+            Target::Memory(places) => {
+                self.check(places)?;
+                self.memory.borrow_mut().scatter(places, &taken);
+            }
             Target::Nowhere(_) => {}
         }
+        Ok(())
     }
 
     fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
@@ -368,6 +410,7 @@ impl Host for Program {
         if !self.has_driver || end.connection.borrow().has_ended {
             return Err(NotMoved::Ended);
         }
+        self.check(&[place])?;
         let left = self.windows_left.checked_sub(1);
         self.windows_left = left.ok_or(NotMoved::NoWindow)?;
         let mut connection = end.connection.borrow_mut();
@@ -395,6 +438,9 @@ impl Host for Program {
             self.interruptions = left;
             return Err(NotMoved::Ended);
         }
+        if let Source::Memory(places) = from {
+            self.check(places)?;
+        }
         let bytes = self.memory.borrow().gather(from);
         let (memory, place) = self.end(lane).remote(window, offset, bytes.len(), true)?;
         memory.borrow_mut().scatter(&[place], &bytes);
@@ -408,6 +454,7 @@ impl Host for Program {
         offset: u64,
         to: &[Place],
     ) -> Result<(), NotMoved> {
+        self.check(to)?;
         let count = to.iter().map(|place| place.length).sum();
         let (memory, place) = self.end(lane).remote(window, offset, count, false)?;
         let bytes = memory.borrow().get(place).to_vec();

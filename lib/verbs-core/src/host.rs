@@ -7,9 +7,12 @@ use crate::types::Atomic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaneId(pub u32);
 
-/// A range of the program's memory.
+/// A range of the program's memory, in a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The key of the region. Other regions may have the same addresses, and in a daemon other
+    /// pages and other rights.
+    pub key: u32,
     /// The first byte.
     pub address: u64,
     /// The length in bytes.
@@ -65,6 +68,18 @@ pub enum NotMoved {
     Ended,
     /// The lane's bus does not have this operation.
     NotSupported,
+    /// The program's own memory is not there.
+    NotThere,
+}
+
+/// Registered memory of the program is not there: it has unmapped it, or taken its rights away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotThere;
+
+impl From<NotThere> for NotMoved {
+    fn from(_: NotThere) -> NotMoved {
+        NotMoved::NotThere
+    }
 }
 
 /// Access to the program's memory, to the byte streams of the lanes, and to the windows of
@@ -73,20 +88,35 @@ pub enum NotMoved {
 /// The context has checked its arguments: places lie in registered memory, and bytes to receive
 /// have arrived.
 pub trait Host {
-    /// Copies out of the program's memory.
-    fn read(&mut self, address: u64, to: &mut [u8]);
+    /// Copies out of the program's memory as many bytes as `to` has, at most those of `from`.
+    ///
+    /// # Errors
+    /// The memory is not there.
+    fn read(&mut self, from: Place, to: &mut [u8]) -> Result<(), NotThere>;
 
-    /// Copies into the program's memory.
-    fn write(&mut self, address: u64, from: &[u8]);
+    /// Copies into the program's memory the bytes `from`, at most as many as `to` has.
+    ///
+    /// # Errors
+    /// The memory is not there.
+    fn write(&mut self, to: Place, from: &[u8]) -> Result<(), NotThere>;
 
     /// The number of bytes that can be sent on a lane now; 0 on a lane that has ended.
     fn room(&mut self, lane: LaneId) -> usize;
 
     /// Sends a header and its payload, for which there is room. A host may hold back the last part
     /// until the lane is [flushed](Self::flush) or asked for room.
-    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
+    ///
+    /// # Errors
+    /// The memory of the payload is not there, and nothing was sent.
+    fn send(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> Result<(), NotThere>;
 
-    /// Sends a header and its payload of `bytes` bytes if there is room. Returns whether it did.
+    /// Sends a header and its payload of `bytes` bytes if there is room, and the memory is there.
+    /// Returns whether it did.
     fn send_if_room(
         &mut self,
         lane: LaneId,
@@ -95,10 +125,7 @@ pub trait Host {
         bytes: usize,
     ) -> bool {
         let has_room = self.room(lane) >= HEADER_BYTES + bytes;
-        if has_room {
-            self.send(lane, header, payload);
-        }
-        has_room
+        has_room && self.send(lane, header, payload).is_ok()
     }
 
     /// Sends what [`send`](Self::send) has held back. Returns whether nothing is left, which is
@@ -128,22 +155,25 @@ pub trait Host {
     fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked;
 
     /// Receives available bytes, as many as the target holds.
-    fn receive(&mut self, lane: LaneId, target: Target<'_>);
+    ///
+    /// # Errors
+    /// The memory of the target is not there. The bytes are received all the same, and lost.
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) -> Result<(), NotThere>;
 
     /// Receives a record that [`peek`](Self::peek) has found. Its payload, which has arrived, is
     /// stored at `to`, if it has one. Returns whether it was received; if not, nothing was: a peer
-    /// may have corrupted the lane since the peek, or the call was interrupted.
+    /// may have corrupted the lane since the peek, the call was interrupted, or the memory is not
+    /// there. A host whose memory may go has to look for that first.
     fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
-        self.receive(lane, Target::Nowhere(HEADER_BYTES));
-        self.receive(lane, Target::Memory(to.as_slice()));
-        true
+        let header = self.receive(lane, Target::Nowhere(HEADER_BYTES));
+        header.is_ok() && self.receive(lane, Target::Memory(to.as_slice())).is_ok()
     }
 
     /// Makes memory of the program a window of a lane, which the peer may read, and also write if
     /// `writes`. Returns the number by which the peer names the window.
     ///
     /// # Errors
-    /// `Ended`. `NoWindow`: there is no room for another window.
+    /// `Ended`. `NoWindow`: there is no room for another window. `NotThere`.
     fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved>;
 
     /// Ends a window of this program's memory. Once it returns, no peer copies to or from the
@@ -186,13 +216,16 @@ pub trait Host {
     /// Does an atomic operation on 8 aligned bytes of the program's own memory, for a peer whose
     /// bus has none. Returns their former value. If other peers reach this memory by a bus with
     /// atomic operations, the host must do it in one atomic step.
-    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
+    ///
+    /// # Errors
+    /// The memory is not there.
+    fn atomic_own(&mut self, place: Place, operation: Atomic) -> Result<u64, NotThere> {
         let mut word = [0; 8];
-        self.read(address, &mut word);
+        self.read(place, &mut word)?;
         let before = u64::from_ne_bytes(word);
         if let Some(after) = operation.after(before) {
-            self.write(address, &after.to_ne_bytes());
+            self.write(place, &after.to_ne_bytes())?;
         }
-        before
+        Ok(before)
     }
 }

@@ -16,6 +16,13 @@ pub const fn next_key(key: u32) -> u32 {
     key & !COUNTER_MASK | key.wrapping_add(1) & COUNTER_MASK
 }
 
+/// The index in a table of memory by key: that of the key's entry, which no other key has at the
+/// same time. Index 0 is not used.
+#[inline]
+pub const fn slot_of(key: u32) -> usize {
+    (key >> COUNTER_BITS) as usize
+}
+
 /// Bits of a key that are the counter.
 const COUNTER_BITS: u32 = 8;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
@@ -76,6 +83,8 @@ struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedRange {
     pub pd: Id,
+    /// The key of the memory region, which is another one if the key is that of a memory window.
+    pub region: u32,
     /// Where it lies in the program's memory.
     pub start: u64,
     pub length: u64,
@@ -217,6 +226,7 @@ impl KeyTable {
             What::Region(region, _) if region.access.intersects(Access::REMOTE) => {
                 Some(KeyedRange {
                     pd: region.pd,
+                    region: key,
                     start: region.start,
                     length: region.length,
                     iova: region.iova,
@@ -335,6 +345,7 @@ impl KeyTable {
         }
         let reach = KeyedRange {
             pd,
+            region: bind.region,
             start,
             length: bind.length,
             iova: if is_zero_based { 0 } else { bind.address },
@@ -426,6 +437,7 @@ impl KeyTable {
             // The region must have the whole segment, not only the bytes that are touched.
             let place = region.place(segment.address, here).ok_or(Denied)?;
             places.push(Place {
+                key: segment.key,
                 address: place + skip,
                 length: count as usize,
             });
@@ -447,6 +459,7 @@ impl KeyTable {
         let may = !writes || region.access.contains(Access::LOCAL_WRITE);
         let start = region.place(segment.address, u64::from(segment.length))?;
         (may && region.pd == pd && bytes <= segment.length as usize).then_some(Place {
+            key: segment.key,
             address: start,
             length: bytes,
         })
@@ -470,7 +483,7 @@ impl KeyTable {
 
 #[inline]
 fn index_of(key: u32) -> Option<usize> {
-    ((key >> COUNTER_BITS) as usize).checked_sub(1)
+    slot_of(key).checked_sub(1)
 }
 
 fn key_of(index: usize, counter: u8) -> u32 {
@@ -588,10 +601,14 @@ mod tests {
             done.map(|()| places)
         };
         let two = [segment(0x1000, 60, key), segment(0x1030, 40, constant)];
-        let place = |address, length| Place { address, length };
+        let place = |key, address, length| Place {
+            key,
+            address,
+            length,
+        };
         assert_eq!(
             resolve(0, &two, (50, 30), false),
-            Ok(vec![place(0x5032, 10), place(0x5030, 20)])
+            Ok(vec![place(key, 0x5032, 10), place(constant, 0x5030, 20)])
         );
         assert_eq!(resolve(0, &two, (60, 0), false), Ok(vec![]));
         assert_eq!(resolve(0, &two, (99, 2), false), Err(Denied));

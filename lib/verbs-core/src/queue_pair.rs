@@ -27,6 +27,7 @@ use crate::{attributes, transition};
 pub(crate) use self::datagram::Arrived;
 pub(crate) use self::memory::known;
 pub(crate) use self::requester::Pause;
+pub(crate) use self::responder::drop_bytes;
 use self::send::{Ended, InlineBytes, Kept, Send, Stage, Way, Whole};
 
 /// Most bytes of a message.

@@ -12,7 +12,7 @@ use verbs_core::types::WcStatus::{
     LocProtErr, RemAccessErr, RemInvReqErr, RemOpErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, EventType, Opcode, QpState, WcOpcode};
-use verbs_core::work::{Data, Segment};
+use verbs_core::work::{Data, ReceiveRequest, Segment};
 use verbs_core::{Event, Subject};
 
 fn page(end: &mut End, number: u64, access: Access) -> u32 {
@@ -265,4 +265,69 @@ fn an_atomic_operation_is_asked_for_once() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [1, 2, 3].map(|id| (id, Success)));
     assert_eq!(word(&right, 72), 1);
+}
+
+/// Requests of an end whose memory is no longer there.
+#[test]
+fn no_request_succeeds_with_memory_that_is_not_there() {
+    for is_short in [true, false] {
+        // A single segment goes the short way, two do not.
+        let own = |end: &End| match is_short {
+            true => vec![end.segment(0, 8)],
+            false => vec![end.segment(0, 4), end.segment(4, 4)],
+        };
+        for opcode in [Opcode::Send, Opcode::RdmaWrite, Opcode::RdmaRead] {
+            let (mut left, mut right) = pair(&Setup::default());
+            let key = page(&mut right, 0, ALL);
+            right.receive(9, 0, 64);
+            // The key is known to the other end, so that the request is the only thing to do.
+            left.post(left.one_sided(1, Opcode::RdmaWrite, (0, 8), (0, key)));
+            settle(&mut left, &mut right);
+            right.fill(0, b"untouched");
+            left.program.missing = Some(left.key);
+            let mut request = left.one_sided(2, opcode, (0, 8), (0, key));
+            request.data = Data::Segments(own(&left));
+            left.post(request);
+            settle(&mut left, &mut right);
+            assert_eq!(left.send_results(), [(1, Success), (2, LocProtErr)]);
+            assert_eq!(right.bytes(0, 9), b"untouched", "{opcode:?}");
+            let received = right.receive_results();
+            assert!(!received.contains(&(9, Success)), "{opcode:?}");
+        }
+        let (mut left, mut right) = pair(&Setup::default());
+        let segments = own(&right).into_iter().collect();
+        let request = ReceiveRequest { id: 3, segments };
+        right.context.post_recv(right.qp, request).unwrap();
+        right.program.missing = Some(right.key);
+        left.send(4, 0, 8);
+        settle(&mut left, &mut right);
+        assert_eq!(right.receive_results(), [(3, LocProtErr)]);
+        assert_eq!(left.send_results(), [(4, RemOpErr)]);
+    }
+}
+
+#[test]
+fn the_result_of_an_atomic_operation_needs_memory() {
+    for has_atomics in [true, false] {
+        let (mut left, mut right) = pair(&Setup::default());
+        left.program.has_atomics = has_atomics;
+        let key = page(&mut right, 0, ALL);
+        left.program.missing = Some(left.key);
+        left.post(left.one_sided(1, Opcode::AtomicFetchAndAdd, (0, 8), (0, key)));
+        settle(&mut left, &mut right);
+        assert_eq!(left.send_results(), [(1, LocProtErr)]);
+    }
+}
+
+#[test]
+fn a_key_without_memory_takes_no_window_from_others() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let [good, bad] = [0, 1].map(|at| page(&mut right, at, ALL));
+    left.post(left.one_sided(1, Opcode::RdmaWrite, (0, 8), (0, good)));
+    settle(&mut left, &mut right);
+    right.program.missing = Some(bad);
+    left.post(left.one_sided(2, Opcode::RdmaWrite, (0, 8), (4096, bad)));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success), (2, RemOpErr)]);
+    assert_eq!(right.program.windows(), 1);
 }

@@ -257,7 +257,10 @@ fn a_message_that_acknowledges_what_was_not_sent_ends_the_lane() {
         left.send(1, 0, 8);
         left.progress();
         let mut header = [0; HEADER_BYTES];
-        right.program.receive(LANE, Target::Bytes(&mut header));
+        right
+            .program
+            .receive(LANE, Target::Bytes(&mut header))
+            .unwrap();
         let Ok(Record::Message(address, piece)) = Record::decode(&header) else {
             panic!("no message");
         };
@@ -272,11 +275,9 @@ fn a_message_that_acknowledges_what_was_not_sent_ends_the_lane() {
             number: 99,
             ..piece
         };
-        right.program.send(
-            LANE,
-            &Record::Message(back, answer).encode(),
-            Source::Bytes(&[0; 8]),
-        );
+        let header = Record::Message(back, answer).encode();
+        let bytes = Source::Bytes(&[0; 8]);
+        right.program.send(LANE, &header, bytes).unwrap();
         left.progress();
         let expected = if is_good {
             vec![(1, Success)]

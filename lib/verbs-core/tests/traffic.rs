@@ -167,7 +167,7 @@ fn send_stray(other: &mut Program) {
         generation: 97,
     };
     let stray = Record::Gone(address, 96).encode();
-    other.send(OTHER, &stray, Source::Bytes(&[]));
+    other.send(OTHER, &stray, Source::Bytes(&[])).unwrap();
 }
 
 #[test]

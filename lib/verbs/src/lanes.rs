@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use client_memory::pages::Writable;
-use verbs_core::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
+use verbs_core::host::{
+    Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target,
+};
 use verbs_core::record::HEADER_BYTES;
 use verbs_core::types::Atomic;
 
@@ -187,7 +189,11 @@ impl Lanes {
         let address = place.address.checked_add(offset);
         let is_inside = offset.saturating_add(length as u64) <= place.length as u64;
         match address.filter(|_| is_inside) {
-            Some(address) => Ok(Place { address, length }),
+            Some(address) => Ok(Place {
+                address,
+                length,
+                ..*place
+            }),
             None => Err(NotMoved::NoWindow),
         }
     }
@@ -202,7 +208,7 @@ impl Lanes {
         match payload {
             Source::Bytes(bytes) => stream.send_at_once(header, bytes),
             Source::Memory([place]) => {
-                let range = self.memory.read_range(*place);
+                let range = self.memory.range(*place);
                 range.is_some_and(|range| stream.send_at_once(header, range))
             }
             Source::Memory(_) => false,
@@ -210,7 +216,12 @@ impl Lanes {
     }
 
     /// Sends a record by way of a buffer.
-    fn send_copied(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+    fn send_copied(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> Result<(), NotThere> {
         let mut record = core::mem::take(&mut self.record);
         record.clear();
         record.extend_from_slice(header);
@@ -220,8 +231,10 @@ impl Lanes {
                 for place in places {
                     let from = record.len();
                     record.resize(from + place.length, 0);
-                    if let Some(to) = record.get_mut(from..) {
-                        self.read(place.address, to);
+                    let to = record.get_mut(from..).unwrap_or_default();
+                    if load(&self.memory, *place, to).is_err() {
+                        self.record = record;
+                        return Err(NotThere);
                     }
                 }
             }
@@ -238,17 +251,25 @@ impl Lanes {
             peer.incoming.extend(&record);
         }
         self.record = record;
+        Ok(())
     }
 
-    /// Copies within the program's memory, in ascending order.
-    fn copy(&mut self, from: Place, to: Place) {
+    /// Copies within the program's memory, in ascending order. Gives the first error if there is
+    /// nothing to copy from, the second one if there is nothing to copy to.
+    fn copy(&self, from: Place, to: Place, errors: (NotMoved, NotMoved)) -> Result<(), NotMoved> {
         let mut piece = [0; PIECE];
         for done in (0..from.length).step_by(PIECE) {
-            let count = PIECE.min(from.length - done);
-            let piece = piece.get_mut(..count).unwrap_or_default();
-            self.read(from.address + done as u64, piece);
-            self.write(to.address + done as u64, piece);
+            let length = PIECE.min(from.length - done);
+            let piece = piece.get_mut(..length).unwrap_or_default();
+            let part = |place: Place| Place {
+                address: place.address + done as u64,
+                length,
+                ..place
+            };
+            load(&self.memory, part(from), piece).map_err(|NotThere| errors.0)?;
+            store(&self.memory, part(to), piece).map_err(|NotThere| errors.1)?;
         }
+        Ok(())
     }
 }
 
@@ -266,7 +287,7 @@ fn operate(word: &AtomicU64, operation: Atomic) -> u64 {
 }
 
 /// Copies received bytes to a target.
-fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) {
+fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) -> Result<(), NotThere> {
     match target {
         Target::Bytes(to) => {
             if let Some(to) = to.get_mut(..bytes.len()) {
@@ -277,42 +298,48 @@ fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) {
             let mut rest = bytes;
             for place in places {
                 let (now, later) = rest.split_at(place.length.min(rest.len()));
-                store(memory, place.address, now);
+                store(memory, *place, now)?;
                 rest = later;
             }
         }
         Target::Nowhere(_) => {}
     }
+    Ok(())
 }
 
-/// Copies out of the program's memory.
-fn load(memory: &Registered, address: u64, to: &mut [u8]) {
+/// Copies out of the program's memory. It may have unmapped what it has registered.
+fn load(memory: &Registered, from: Place, to: &mut [u8]) -> Result<(), NotThere> {
+    if to.is_empty() {
+        return Ok(());
+    }
     let length = to.len();
-    let range = memory.range(Place { address, length });
-    match range.and_then(|range| range.readable()) {
-        Some(from) => from.copy_out(to),
-        // The program has unmapped memory that it has registered.
-        None => to.fill(0),
-    }
+    let range = memory.range(Place { length, ..from }).ok_or(NotThere)?;
+    range.readable().ok_or(NotThere)?.copy_out(to);
+    Ok(())
 }
 
-/// Copies into the program's memory.
-fn store(memory: &Registered, address: u64, from: &[u8]) {
-    let length = from.len();
-    let range = memory.range(Place { address, length });
-    // It is `None` if the program has unmapped memory that it has registered.
-    if let Some(mut to) = range.and_then(|range| range.writable()) {
-        to.copy_in(from);
+/// Copies into the program's memory. It may have unmapped what it has registered.
+fn store(memory: &Registered, to: Place, from: &[u8]) -> Result<(), NotThere> {
+    if from.is_empty() {
+        return Ok(());
     }
+    writable(memory, to, from.len())?.copy_in(from);
+    Ok(())
+}
+
+/// The first `length` bytes of a place, to write to them.
+fn writable(memory: &Registered, place: Place, length: usize) -> Result<Writable<'_>, NotThere> {
+    let range = memory.range(Place { length, ..place }).ok_or(NotThere)?;
+    range.writable().ok_or(NotThere)
 }
 
 impl Host for Lanes {
-    fn read(&mut self, address: u64, to: &mut [u8]) {
-        load(&self.memory, address, to);
+    fn read(&mut self, from: Place, to: &mut [u8]) -> Result<(), NotThere> {
+        load(&self.memory, from, to)
     }
 
-    fn write(&mut self, address: u64, from: &[u8]) {
-        store(&self.memory, address, from);
+    fn write(&mut self, to: Place, from: &[u8]) -> Result<(), NotThere> {
+        store(&self.memory, to, from)
     }
 
     #[inline(always)]
@@ -329,11 +356,16 @@ impl Host for Lanes {
     }
 
     #[inline(always)]
-    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+    fn send(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> Result<(), NotThere> {
         if self.send_at_once(lane, header, payload) {
-            return;
+            return Ok(());
         }
-        self.send_copied(lane, header, payload);
+        self.send_copied(lane, header, payload)
     }
 
     #[inline(always)]
@@ -348,10 +380,7 @@ impl Host for Lanes {
             return true;
         }
         let has_room = self.room(lane) >= HEADER_BYTES + bytes;
-        if has_room {
-            self.send_copied(lane, header, payload);
-        }
-        has_room
+        has_room && self.send_copied(lane, header, payload).is_ok()
     }
 
     #[inline(always)]
@@ -404,7 +433,7 @@ impl Host for Lanes {
         }
     }
 
-    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) -> Result<(), NotThere> {
         let count = match &target {
             Target::Bytes(bytes) => bytes.len(),
             Target::Memory(places) => places.iter().map(|place| place.length).sum(),
@@ -416,10 +445,11 @@ impl Host for Lanes {
             Some(Lane::Local(local)) => {
                 let count = count.min(local.incoming.len());
                 let bytes = local.incoming.make_contiguous();
-                deliver(memory, target, bytes.get(..count).unwrap_or_default());
+                let stored = deliver(memory, target, bytes.get(..count).unwrap_or_default());
                 local.incoming.drain(..count);
+                stored
             }
-            None => {}
+            None => Ok(()),
         }
     }
 
@@ -429,21 +459,22 @@ impl Host for Lanes {
         let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
             return false;
         };
-        let is_taken = match to.map(|to| self.memory.write_range(to)) {
+        let is_taken = match to.map(|to| self.memory.range(to)) {
             None => stream.take_record(&mut [][..]),
             Some(range) => range.is_some_and(|range| stream.take_record(range)),
         };
         if is_taken {
             return true;
         }
+        let to = to.filter(|to| to.length > 0);
         let bytes = HEADER_BYTES + to.map_or(0, |to| to.length);
-        if stream.available(bytes).bytes < bytes {
+        let room = to.map(|to| writable(&self.memory, to, to.length));
+        if matches!(room, Some(Err(_))) || stream.available(bytes).bytes < bytes {
             return false;
         }
         let record = stream.take(bytes);
-        let payload = record.get(HEADER_BYTES..).unwrap_or_default();
-        if let Some(to) = to {
-            store(&self.memory, to.address, payload);
+        if let Some(Ok(mut room)) = room {
+            room.copy_in(record.get(HEADER_BYTES..).unwrap_or_default());
         }
         true
     }
@@ -453,8 +484,7 @@ impl Host for Lanes {
         let lane = lanes.get_mut(lane.0 as usize).and_then(Option::as_mut);
         match lane.ok_or(NotMoved::Ended)? {
             Lane::Stream(stream) => {
-                // It is `None` if the program has unmapped memory that it has registered.
-                let (range, is_borrowed) = memory.find(place).ok_or(NotMoved::NoWindow)?;
+                let (range, is_borrowed) = memory.find(place).ok_or(NotMoved::NotThere)?;
                 stream.expose(range, writes, is_borrowed)
             }
             Lane::Local(local) => {
@@ -490,7 +520,7 @@ impl Host for Lanes {
                 Source::Memory(places) => {
                     let mut at = offset;
                     for place in places {
-                        let range = self.memory.range(*place).ok_or(NotMoved::NoWindow)?;
+                        let range = self.memory.range(*place).ok_or(NotMoved::NotThere)?;
                         stream.put(range.into(), window, at)?;
                         at += place.length as u64;
                     }
@@ -502,13 +532,13 @@ impl Host for Lanes {
         match from {
             Source::Bytes(bytes) => {
                 let to = self.place(lane, window, offset, bytes.len())?;
-                self.write(to.address, bytes);
+                store(&self.memory, to, bytes).map_err(|NotThere| NotMoved::NoWindow)?;
             }
             Source::Memory(places) => {
                 let mut at = offset;
                 for from in places {
                     let to = self.place(lane, window, at, from.length)?;
-                    self.copy(*from, to);
+                    self.copy(*from, to, (NotMoved::NotThere, NotMoved::NoWindow))?;
                     at += from.length as u64;
                 }
             }
@@ -526,11 +556,11 @@ impl Host for Lanes {
         let mut at = offset;
         for place in to {
             if let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) {
-                let range = self.memory.range(*place).ok_or(NotMoved::NoWindow)?;
+                let range = self.memory.range(*place).ok_or(NotMoved::NotThere)?;
                 stream.get(range, window, at)?;
             } else {
                 let from = self.place(lane, window, at, place.length)?;
-                self.copy(from, *place);
+                self.copy(from, *place, (NotMoved::NoWindow, NotMoved::NotThere))?;
             }
             at += place.length as u64;
         }
@@ -548,16 +578,14 @@ impl Host for Lanes {
             return stream.fetch(window, offset, |word| operate(word, operation));
         }
         let place = self.place(lane, window, offset, size_of::<u64>())?;
-        Ok(self.atomic_own(place.address, operation))
+        let before = self.atomic_own(place, operation);
+        before.map_err(|NotThere| NotMoved::NoWindow)
     }
 
-    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
-        let length = size_of::<u64>();
-        let range = self.memory.range(Place { address, length });
-        let memory = range.and_then(|range| range.writable());
-        let word = memory.as_ref().and_then(Writable::word_u64);
-        // It is `None` if the program has unmapped memory that it has registered.
-        word.map_or(0, |word| operate(word, operation))
+    fn atomic_own(&mut self, place: Place, operation: Atomic) -> Result<u64, NotThere> {
+        let memory = writable(&self.memory, place, size_of::<u64>())?;
+        let word = memory.word_u64().ok_or(NotThere)?;
+        Ok(operate(word, operation))
     }
 }
 
@@ -574,7 +602,8 @@ mod tests {
         assert_eq!(third, other, "the number is free");
         assert!(!lanes.may_send(one));
         assert!(lanes.available(one, HEADER_BYTES).has_ended);
-        lanes.send(one, &[0; HEADER_BYTES], Source::Bytes(&[]));
+        let header = [0; HEADER_BYTES];
+        lanes.send(one, &header, Source::Bytes(&[])).unwrap();
         assert_eq!(
             lanes.available(third, HEADER_BYTES).bytes,
             0,

@@ -1,14 +1,13 @@
-//! The memory that a context has registered, by address.
+//! The memory that a context has registered.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use client_memory::borrow::Borrowed;
 use scif::Memory;
 use scif::raw::Range;
 use verbs_core::host::Place;
+use verbs_core::keys::slot_of;
 
 /// Memory that the program has registered. Its kind is a word of its own, because every message
 /// asks for it: as an impossible value of another field it would take more instructions.
@@ -52,110 +51,106 @@ impl Backing {
     }
 }
 
-/// The registered memory of a context.
+/// The registered memory of a context, by key. Regions may have the same addresses and yet not the
+/// same pages and rights: memory is never looked for by its address.
 #[derive(Default)]
 pub struct Registered {
-    /// Sorted by first address and key.
-    regions: Vec<((usize, u32), Backing)>,
-    /// The indices of the regions that were last found for reading and for writing.
-    last: [AtomicUsize; 2],
-    /// The first address of each key's region.
-    starts: BTreeMap<u32, usize>,
+    /// By the [slot](slot_of) of their key.
+    regions: Vec<Option<Held>>,
+}
+
+/// The memory of a region.
+struct Held {
+    key: u32,
+    /// The address by which the program names the first byte.
+    start: usize,
+    backing: Backing,
 }
 
 impl Registered {
     /// Adds the memory of a key. `start`: the address by which the program names its first byte;
     /// it differs from the address here if the memory is another program's.
-    pub fn insert(&mut self, key: u32, start: usize, held: Backing) {
-        self.starts.insert(key, start);
-        let place = (start, key);
-        let index = self.regions.partition_point(|(of, _)| *of < place);
-        self.regions.insert(index, (place, held));
-        // Of regions that overlap, the new one is tried first.
-        for last in &self.last {
-            last.store(index, Ordering::Relaxed);
+    pub fn insert(&mut self, key: u32, start: usize, backing: Backing) {
+        let slot = slot_of(key);
+        if slot >= self.regions.len() {
+            self.regions.resize_with(slot + 1, || None);
+        }
+        if let Some(region) = self.regions.get_mut(slot) {
+            *region = Some(Held {
+                key,
+                start,
+                backing,
+            });
         }
     }
 
     /// Removes the memory of a key.
     pub fn remove(&mut self, key: u32) -> Option<Backing> {
-        let start = self.starts.remove(&key)?;
-        let index = self
-            .regions
-            .binary_search_by_key(&(start, key), |(of, _)| *of);
-        // Another region may be at that index, which has the same addresses and is older.
-        for last in &self.last {
-            last.store(usize::MAX, Ordering::Relaxed);
-        }
-        Some(self.regions.remove(index.ok()?).1)
+        let region = self.regions.get_mut(slot_of(key))?;
+        let held = region.take_if(|held| held.key == key)?;
+        Some(held.backing)
     }
 
     /// Whether there is memory of a key.
     pub fn holds(&self, key: u32) -> bool {
-        self.starts.contains_key(&key)
+        self.held(key).is_some()
+    }
+
+    #[inline(always)]
+    fn held(&self, key: u32) -> Option<&Held> {
+        let held = self.regions.get(slot_of(key))?.as_ref()?;
+        (held.key == key).then_some(held)
     }
 
     /// The memory at a place, if it is registered.
-    #[inline]
+    #[inline(always)]
     pub fn range(&self, place: Place) -> Option<Range<'_>> {
         self.find(place).map(|(range, _)| range)
     }
 
-    /// [`range`](Self::range) of a place that is read, perhaps followed by others near to it.
-    #[inline(always)]
-    pub fn read_range(&self, place: Place) -> Option<Range<'_>> {
-        self.find_by(place, &self.last[0]).map(|(range, _)| range)
-    }
-
-    /// [`range`](Self::range) of a place that is written, perhaps followed by others near to it.
-    #[inline(always)]
-    pub fn write_range(&self, place: Place) -> Option<Range<'_>> {
-        self.find_by(place, &self.last[1]).map(|(range, _)| range)
-    }
-
     /// The memory at a place, if it is registered, and whether it is another program's.
-    #[inline]
-    pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
-        self.find_by(place, &self.last[0])
-    }
-
-    /// [`find`](Self::find); `last`: the index of the region to try first.
     #[inline(always)]
-    fn find_by(&self, place: Place, last: &AtomicUsize) -> Option<(Range<'_>, bool)> {
-        let address = place.address as usize;
-        let region = self.regions.get(last.load(Ordering::Relaxed));
-        let found = region.and_then(|region| part(region, address, place.length));
-        found.or_else(|| self.search(address, place.length, last))
-    }
-
-    #[cold]
-    fn search(
-        &self,
-        address: usize,
-        length: usize,
-        last: &AtomicUsize,
-    ) -> Option<(Range<'_>, bool)> {
-        let behind = self
-            .regions
-            .partition_point(|((start, _), _)| *start <= address);
-        // Regions may overlap; most often the nearest one is the right one.
-        let mut before = self.regions.iter().enumerate().take(behind).rev();
-        before.find_map(|(index, region)| {
-            let found = part(region, address, length)?;
-            last.store(index, Ordering::Relaxed);
-            Some(found)
-        })
+    pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
+        let held = self.held(place.key)?;
+        let ahead = (place.address as usize).checked_sub(held.start)?;
+        let part = held.backing.range().part(ahead, place.length).ok()?;
+        Some((part, held.backing.is_borrowed()))
     }
 }
 
-/// The part of a region that begins at an address, and whether it is another program's memory.
-#[inline(always)]
-fn part(
-    ((start, _), held): &((usize, u32), Backing),
-    address: usize,
-    bytes: usize,
-) -> Option<(Range<'_>, bool)> {
-    let ahead = address.checked_sub(*start)?;
-    let part = held.range().part(ahead, bytes).ok()?;
-    Some((part, held.is_borrowed()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_by_its_key_though_other_regions_have_the_same_addresses() {
+        let (one, other) = (Range::absent(4096), Range::null(4096));
+        let keys = [0x101, 0x201];
+        for order in [[0, 1], [1, 0]] {
+            let mut memory = Registered::default();
+            for index in order {
+                let range = [one, other][index];
+                memory.insert(keys[index], 0x5000, range.into());
+            }
+            let find = |memory: &Registered, key, address, length| {
+                let place = Place {
+                    key,
+                    address,
+                    length,
+                };
+                memory.range(place).map(Range::address)
+            };
+            let ahead = |range: Range<'_>| Some(range.address() + 16);
+            assert_eq!(find(&memory, keys[0], 0x5010, 4080), ahead(one));
+            assert_eq!(find(&memory, keys[1], 0x5010, 4080), ahead(other));
+            // Beyond the end, in front of the beginning, and by an old key.
+            assert_eq!(find(&memory, keys[0], 0x5010, 4081), None);
+            assert_eq!(find(&memory, keys[0], 0x4fff, 1), None);
+            assert_eq!(find(&memory, keys[0] + 1, 0x5010, 1), None);
+            assert!(memory.remove(keys[0] + 1).is_none());
+            assert!(memory.remove(keys[0]).is_some() && !memory.holds(keys[0]));
+            assert_eq!(find(&memory, keys[0], 0x5010, 1), None);
+            assert_eq!(find(&memory, keys[1], 0x5010, 1), ahead(other));
+        }
+    }
 }

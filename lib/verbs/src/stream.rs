@@ -260,9 +260,12 @@ impl Stream {
             false => raw::register(self.fd(), pages, 0, protection.bits(), 0)
                 .map_err(scif::Error::from_errno),
         };
-        let offset = registered.map_err(|error| match self.not_moved(error) {
-            NotMoved::Ended => NotMoved::Ended,
-            _ => NotMoved::NoWindow,
+        let offset = registered.map_err(|error| match error {
+            scif::Error::Scif(Errno::AccessDenied) => NotMoved::NotThere,
+            _ => match self.not_moved(error) {
+                NotMoved::NotSupported => NotMoved::NoWindow,
+                reason => reason,
+            },
         })?;
         let number = (offset as u64).wrapping_add(ahead as u64);
         let length = pages.bytes() as u64;
@@ -324,6 +327,7 @@ impl Stream {
             scif::Error::Scif(Errno::NotSupported | Errno::InvalidArgument) => {
                 NotMoved::NotSupported
             }
+            scif::Error::Scif(Errno::BadAddress) => NotMoved::NotThere,
             _ => NotMoved::NoWindow,
         }
     }

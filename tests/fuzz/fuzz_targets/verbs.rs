@@ -88,7 +88,7 @@ impl Victim {
         let mut context = Context::new(0);
         let mut program = Program::new(4 * PAGE as usize);
         let mut peer = Program::new(1);
-        program.write(BASE + PAGE, &[CANARY; 2 * PAGE as usize]);
+        program.store(BASE + PAGE, &[CANARY; 2 * PAGE as usize]);
         program.windows_left = 3;
         let pd = context.alloc_pd().unwrap();
         let cqs = [0; 2].map(|_| context.create_cq(4096).unwrap());

@@ -6,7 +6,7 @@ use super::Context;
 use crate::address::{AddressVector, FIRST_MULTICAST_LID, Gid, LanePeer, MULTICAST_QPN, is_group};
 use crate::host::{Host, LaneId, Target};
 use crate::objects::{AddressHandle, Destination, Lane, Route, Staged};
-use crate::queue_pair::Arrived;
+use crate::queue_pair::{Arrived, drop_bytes};
 use crate::record::{DatagramPiece, Marks};
 use crate::table::Id;
 use crate::types::{Error, QpType, Result};
@@ -226,7 +226,7 @@ impl Context {
         let is_whole = piece.marks.contains(Marks::FIRST | Marks::LAST);
         if is_whole && piece.destination != MULTICAST_QPN {
             if !self.deliver(host, piece, slid, piece.destination, &Arrived::On(id)) {
-                host.receive(id, Target::Nowhere(piece.payload as usize));
+                drop_bytes(host, id, piece.payload as usize);
             }
             return;
         }
@@ -292,14 +292,15 @@ fn stage<H: Host>(
         Some(staged) if fits(&staged, piece) => staged,
         // Skips the rest of a datagram whose first piece is missing, or whose header has changed.
         _ => {
-            host.receive(id, Target::Nowhere(payload));
+            drop_bytes(host, id, payload);
             return None;
         }
     };
     let from = staged.bytes.len();
     staged.bytes.resize(from + payload, 0);
     let rest = staged.bytes.get_mut(from..).unwrap_or_default();
-    host.receive(id, Target::Bytes(rest));
+    // It cannot fail: the bytes are not the program's.
+    let _ = host.receive(id, Target::Bytes(rest));
     if !piece.marks.contains(Marks::LAST) {
         lane.staged = Some(staged);
         return None;

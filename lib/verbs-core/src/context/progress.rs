@@ -8,7 +8,7 @@ use super::taking::{Over, RECORDS_AT_ONCE, Short, activate};
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
-use crate::queue_pair::{Pause, QueuePair, known};
+use crate::queue_pair::{Pause, QueuePair, drop_bytes, known};
 use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
 use crate::types::{Access, Error, Result};
@@ -155,7 +155,8 @@ impl Context {
             }
             if let Some(record) = lane.outbox.pop_front() {
                 let header = record.encode();
-                host.send(id, &header, crate::host::Source::Bytes(&[]));
+                // It cannot fail: there is no payload.
+                let _ = host.send(id, &header, crate::host::Source::Bytes(&[]));
             }
         }
     }
@@ -208,7 +209,8 @@ impl Context {
             None if available.bytes < HEADER_BYTES => return Ok(false),
             None => {
                 let mut header = [0; HEADER_BYTES];
-                host.receive(id, Target::Bytes(&mut header));
+                // It cannot fail: the bytes are not the program's.
+                let _ = host.receive(id, Target::Bytes(&mut header));
                 (Record::decode(&header)?, available.bytes - HEADER_BYTES)
             }
         };
@@ -304,7 +306,7 @@ impl Context {
                 qp.receive_piece(objects, host, id, piece)?;
             }
             (Record::Message(_, piece), None) => {
-                host.receive(id, Target::Nowhere(piece.payload as usize));
+                drop_bytes(host, id, piece.payload as usize);
             }
             (Record::Ready(_, ready), Some(qp)) => qp.meet(objects, *ready),
             (Record::Gone(..), Some(qp)) => qp.peer_gone(objects),
@@ -332,7 +334,8 @@ impl Context {
     /// otherwise.
     ///
     /// # Errors
-    /// `Invalid`: too many bytes, or the keys do not permit the access in this domain.
+    /// `Invalid`: too many bytes, the keys do not permit the access in this domain, or the memory
+    /// is not there.
     pub fn gather<H: Host>(&self, host: &mut H, pd: Id, segments: &[Segment]) -> Result<Vec<u8>> {
         let length = total(segments);
         if length > u64::from(super::MAX_INLINE) {
@@ -344,9 +347,9 @@ impl Context {
         resolved.map_err(|_| Error::Invalid)?;
         let mut bytes = vec![0; length as usize];
         let mut rest = &mut bytes[..];
-        for Place { address, length } in places {
-            let (now, later) = rest.split_at_mut(length);
-            host.read(address, now);
+        for place in places {
+            let (now, later) = rest.split_at_mut(place.length);
+            host.read(place, now).map_err(|_| Error::Invalid)?;
             rest = later;
         }
         Ok(bytes)
@@ -394,6 +397,7 @@ impl Context {
         reach: &KeyedRange,
     ) -> Result<u64, NotMoved> {
         let place = Place {
+            key: reach.region,
             address: reach.start,
             length: reach.length as usize,
         };

@@ -126,7 +126,8 @@ impl QueuePair {
                 Data::Inline(bytes) => {
                     let from = moved as usize;
                     let bytes = bytes.get(from..from + rest).unwrap_or_default();
-                    host.send(id, &record, Source::Bytes(bytes));
+                    // It cannot fail: the bytes are not the program's.
+                    let _ = host.send(id, &record, Source::Bytes(bytes));
                 }
                 Data::Segments(segments) => {
                     let mut places = take(&mut objects.places);
@@ -134,11 +135,10 @@ impl QueuePair {
                     let (pd, range) = (self.init.pd, (moved, rest as u64));
                     let keys = &objects.keys;
                     let resolved = keys.resolve(pd, segments, range, false, &mut places);
-                    if resolved.is_ok() {
-                        host.send(id, &record, Source::Memory(&places));
-                    }
+                    let is_sent =
+                        resolved.is_ok() && host.send(id, &record, Source::Memory(&places)).is_ok();
                     objects.places = places;
-                    if resolved.is_err() {
+                    if !is_sent {
                         return self.finish(WcStatus::LocProtErr);
                     }
                 }
@@ -258,23 +258,24 @@ impl QueuePair {
             resolved = keys.resolve(pd, segments, (head, body), true, &mut places);
         }
         let (head_places, body_places) = places.split_at(heads);
-        if resolved.is_ok() {
-            if let Some(route) = &piece.global {
+        let may = resolved.is_ok();
+        let stored = may && {
+            let head = piece.global.as_ref().map_or(Ok(()), |route| {
                 let header = route_header(route, slid, piece.total as usize);
-                write_places(host, head_places, &header);
-            }
-            match from {
+                write_places(host, head_places, &header)
+            });
+            let body = match from {
                 Arrived::On(lane) => host.receive(*lane, Target::Memory(body_places)),
-                Arrived::Here(bytes) => {
-                    write_places(host, body_places, bytes);
-                }
-            }
-        }
+                Arrived::Here(bytes) => write_places(host, body_places, bytes),
+            };
+            head.is_ok() && body.is_ok()
+        };
         objects.places = places;
-        if resolved.is_err() {
+        if !stored {
             self.complete_receive(objects, pool, &receive, WcStatus::LocProtErr);
             self.enter_error(objects);
-            return false;
+            // Bytes that could not be stored have left the lane all the same.
+            return may;
         }
         let mut flags = WcFlags::empty();
         flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));

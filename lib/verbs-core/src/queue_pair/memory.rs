@@ -4,7 +4,7 @@ use core::mem::take;
 
 use super::requester::{Pause, Step, Work};
 use super::{QueuePair, Whole};
-use crate::host::{Host, LaneId, NotMoved, Place, Source};
+use crate::host::{Host, LaneId, NotMoved, NotThere, Place, Source};
 use crate::keys::Denied;
 use crate::objects::{Known, Objects};
 use crate::record::{Answer, AtomicCall, Broken, Fault, Grant, Record};
@@ -117,7 +117,7 @@ impl QueuePair {
             (Opcode::RdmaRead, _) => host.get(*lane, grant.window, offset, places),
             (Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd, _) => {
                 let before = host.atomic(*lane, grant.window, offset, operation(request));
-                before.map(|before| write_places(host, places, &before.to_ne_bytes()))
+                before.and_then(|before| Ok(write_places(host, places, &before.to_ne_bytes())?))
             }
             (_, Data::Inline(bytes)) => host.put(*lane, grant.window, offset, Source::Bytes(bytes)),
             (_, Data::Segments(_)) => host.put(*lane, grant.window, offset, Source::Memory(places)),
@@ -135,6 +135,7 @@ impl QueuePair {
                 Ok(())
             }
             Err(NotMoved::NoWindow) => Err(self.missed(objects, work)),
+            Err(NotMoved::NotThere) => Err(self.finish(WcStatus::LocProtErr)),
             Err(NotMoved::NotSupported) if request.opcode.is_atomic() => {
                 Err(self.ask(objects, work))
             }
@@ -197,11 +198,13 @@ impl QueuePair {
                 places.clear();
                 let keys = &objects.keys;
                 let resolved = keys.resolve(pd, segments, (0, 8), true, &mut places);
-                if resolved.is_ok() {
-                    write_places(host, &places, &before.to_ne_bytes());
-                }
+                let is_stored =
+                    resolved.is_ok() && write_places(host, &places, &before.to_ne_bytes()).is_ok();
                 objects.places = places;
-                resolved.map_or(WcStatus::LocProtErr, |()| WcStatus::Success)
+                match is_stored {
+                    true => WcStatus::Success,
+                    false => WcStatus::LocProtErr,
+                }
             }
             (Ok(_), Data::Inline(_)) => WcStatus::LocProtErr,
             (Err(Fault::Access), _) => WcStatus::RemAccessErr,
@@ -230,12 +233,19 @@ impl QueuePair {
         let place = reach.and_then(|reach| {
             let offset = call.address.checked_sub(reach.iova)?;
             let is_inside = offset.checked_add(8)? <= reach.length;
-            is_inside.then(|| reach.start + offset)
+            is_inside.then(|| Place {
+                key: reach.region,
+                address: reach.start + offset,
+                length: 8,
+            })
         });
         let result = match place {
             None => Err(Fault::Access),
-            Some(place) if !place.is_multiple_of(8) => Err(Fault::Request),
-            Some(place) => Ok(host.atomic_own(place, call.operation)),
+            Some(place) if !place.address.is_multiple_of(8) => Err(Fault::Request),
+            Some(place) => {
+                let before = host.atomic_own(place, call.operation);
+                before.map_err(|_| Fault::Access)
+            }
         };
         objects.tell(lane, Record::AtomicDone(self.address(), result));
         if let Err(fault) = result {
@@ -290,12 +300,17 @@ fn operation(request: &SendRequest) -> Atomic {
 }
 
 /// Copies bytes to places.
-pub(super) fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &[u8]) {
+pub(super) fn write_places<H: Host>(
+    host: &mut H,
+    places: &[Place],
+    mut bytes: &[u8],
+) -> Result<(), NotThere> {
     for place in places {
         let (now, later) = bytes.split_at(place.length.min(bytes.len()));
-        host.write(place.address, now);
+        host.write(*place, now)?;
         bytes = later;
     }
+    Ok(())
 }
 
 /// The answer to a request for a key, as it is kept.

@@ -359,7 +359,8 @@ impl QueuePair {
                 Data::Inline(bytes) if !is_write => {
                     let from = moved as usize;
                     let bytes = bytes.get(from..from + rest).unwrap_or_default();
-                    host.send(work.lane, &record, Source::Bytes(bytes));
+                    // It cannot fail: the bytes are not the program's.
+                    let _ = host.send(work.lane, &record, Source::Bytes(bytes));
                 }
                 Data::Segments(segments) if !is_write => {
                     work.places.clear();
@@ -368,12 +369,18 @@ impl QueuePair {
                     let resolved = objects
                         .keys
                         .resolve(pd, segments, range, false, work.places);
-                    if resolved.is_err() {
+                    let is_sent = resolved.is_ok()
+                        && host
+                            .send(work.lane, &record, Source::Memory(work.places))
+                            .is_ok();
+                    if !is_sent {
                         return self.finish(WcStatus::LocProtErr);
                     }
-                    host.send(work.lane, &record, Source::Memory(work.places));
                 }
-                _ => host.send(work.lane, &record, Source::Bytes(&[])),
+                _ => {
+                    // It cannot fail: there is no payload.
+                    let _ = host.send(work.lane, &record, Source::Bytes(&[]));
+                }
             }
             moved += rest as u64;
             (work.way.moved, work.way.has_begun) = (moved, true);

@@ -45,7 +45,7 @@ impl QueuePair {
         // With this acknowledgement a failed request may have completed, which ends receiving.
         let taken = self.is_receiving() && self.take_piece(objects, host, lane, piece)?;
         if !taken {
-            host.receive(lane, Target::Nowhere(piece.payload as usize));
+            drop_bytes(host, lane, piece.payload as usize);
         }
         Ok(())
     }
@@ -94,15 +94,14 @@ impl QueuePair {
         let segments = &incoming.receive.segments;
         let pd = incoming.pool.pd;
         let resolved = objects.keys.resolve(pd, segments, range, true, &mut places);
-        if resolved.is_ok() {
-            host.receive(lane, Target::Memory(&places));
-        }
+        let stored = resolved.map(|()| host.receive(lane, Target::Memory(&places)).is_ok());
         objects.places = places;
-        if resolved.is_err() {
+        if stored != Ok(true) {
             if let Some(incoming) = self.incoming.take() {
                 self.spoil(objects, &incoming, WcStatus::LocProtErr, Refusal::Unusable);
             }
-            return Ok(false);
+            // Bytes that could not be stored have left the lane all the same.
+            return Ok(stored.is_ok());
         }
         if is_last {
             self.deliver(objects, host, piece);
@@ -345,4 +344,10 @@ impl QueuePair {
         objects.event(event, Subject::Qp(self.number));
         self.enter_error(objects);
     }
+}
+
+/// Drops bytes that have arrived on a lane.
+pub(crate) fn drop_bytes<H: Host>(host: &mut H, lane: LaneId, count: usize) {
+    // It cannot fail: nothing is stored.
+    let _ = host.receive(lane, Target::Nowhere(count));
 }

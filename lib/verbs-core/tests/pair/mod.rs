@@ -203,8 +203,7 @@ impl End {
     }
 
     pub fn fill(&mut self, offset: u64, bytes: &[u8]) {
-        use verbs_core::host::Host;
-        self.program.write(BASE + offset, bytes);
+        self.program.store(BASE + offset, bytes);
     }
 
     pub fn bytes(&self, offset: u64, count: usize) -> Vec<u8> {

@@ -10,7 +10,7 @@ use sim::verbs::net::{BASE, Net, Port};
 use verbs_core::address::{AddressVector, FIRST_MULTICAST_LID, Gid};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{Context, Counts, QpView};
-use verbs_core::host::{Host, LaneId};
+use verbs_core::host::{Host, LaneId, Place};
 use verbs_core::keys::{Region, WindowType};
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
@@ -101,12 +101,14 @@ impl Verbs for End {
 
     fn read(&mut self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; count as usize];
-        self.port.read(BASE + at, &mut bytes);
+        let there = self.port.read(place(at, bytes.len()), &mut bytes);
+        there.expect("all memory is there");
         bytes
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
-        self.port.write(BASE + at, bytes);
+        let there = self.port.write(place(at, bytes.len()), bytes);
+        there.expect("all memory is there");
     }
 
     fn alloc_pd(&mut self) -> Result<Id> {
@@ -321,5 +323,14 @@ impl Verbs for End {
 
     fn exposed(&mut self) -> u64 {
         self.port.net.borrow().windows_of(self.port.program) as u64
+    }
+}
+
+/// Bytes of the program's memory.
+fn place(at: u64, length: usize) -> Place {
+    Place {
+        key: 0,
+        address: BASE + at,
+        length,
     }
 }

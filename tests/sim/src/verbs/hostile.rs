@@ -153,7 +153,8 @@ impl World {
         if room >= header.len() + bytes.len() {
             self.report.faults.note(Fault::HostileMessage);
             let payload = if sends_payload { &bytes[..] } else { &[] };
-            port.send(to, &header, Source::Bytes(payload));
+            // It cannot fail: the bytes are not a program's.
+            let _ = port.send(to, &header, Source::Bytes(payload));
         }
         if let Some((window, place, true)) = windows.first().filter(|_| put)
             && offset as usize + bytes.len() <= place.length

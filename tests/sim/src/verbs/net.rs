@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use verbs_core::demo;
-use verbs_core::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
+use verbs_core::host::{
+    Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target,
+};
 use verbs_core::record::HEADER_BYTES;
 use verbs_core::types::Atomic;
 
@@ -280,10 +282,13 @@ impl Net {
                 if offset as usize + bytes.len() > place.length || !writes {
                     return self.complain("a store outside of a window");
                 }
-                let (program, length) = (side.program, bytes.len());
-                let address = place.address + offset;
-                let memory = &mut self.programs[program].memory;
-                memory.scatter(&[Place { address, length }], &bytes);
+                let program = side.program;
+                let to = Place {
+                    address: place.address + offset,
+                    length: bytes.len(),
+                    ..place
+                };
+                self.programs[program].memory.scatter(&[to], &bytes);
             }
         }
     }
@@ -365,29 +370,29 @@ impl Net {
         let program = peer.program;
         self.check_inside(&place, offset, length)?;
         let address = place.address + offset;
-        Ok((program, Place { address, length }))
+        let part = Place {
+            address,
+            length,
+            ..place
+        };
+        Ok((program, part))
     }
 }
 
 impl Host for Port {
-    fn read(&mut self, address: u64, to: &mut [u8]) {
-        let place = Place {
-            address,
-            length: to.len(),
-        };
-        let bytes = self
-            .net
-            .borrow()
-            .gather(self.program, Source::Memory(&[place]));
-        to.copy_from_slice(&bytes);
+    fn read(&mut self, from: Place, to: &mut [u8]) -> Result<(), NotThere> {
+        let net = self.net.borrow();
+        to.copy_from_slice(&net.gather(self.program, Source::Memory(&[from])));
+        Ok(())
     }
 
-    fn write(&mut self, address: u64, from: &[u8]) {
+    fn write(&mut self, to: Place, from: &[u8]) -> Result<(), NotThere> {
         let place = Place {
-            address,
             length: from.len(),
+            ..to
         };
         self.net.borrow_mut().scatter(self.program, &[place], from);
+        Ok(())
     }
 
     fn room(&mut self, lane: LaneId) -> usize {
@@ -402,14 +407,19 @@ impl Host for Port {
         }
     }
 
-    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+    fn send(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> Result<(), NotThere> {
         let room = self.room(lane);
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         let mut bytes = header.to_vec();
         bytes.extend(net.gather(self.program, payload));
         if !net.tick(self.program) {
-            return;
+            return Ok(());
         }
         if bytes.len() > room {
             net.complain("more was sent than there was room for");
@@ -422,6 +432,7 @@ impl Host for Port {
         let sides = &mut net.links[link].sides;
         sides[side].unsent = unsent;
         sides[1 - side].coming.push_back(Store::Bytes(bytes));
+        Ok(())
     }
 
     fn flush(&mut self, lane: LaneId) -> bool {
@@ -468,7 +479,7 @@ impl Host for Port {
         }
     }
 
-    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) -> Result<(), NotThere> {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         let count = match &target {
@@ -478,7 +489,8 @@ impl Host for Port {
         };
         let arrived = &mut net.links[link].sides[side].arrived;
         if count > arrived.len() {
-            return net.complain("more was received than is there");
+            net.complain("more was received than is there");
+            return Ok(());
         }
         let bytes: Vec<u8> = arrived.drain(..count).collect();
         match target {
@@ -486,6 +498,7 @@ impl Host for Port {
             Target::Memory(places) => net.scatter(self.program, places, &bytes),
             Target::Nowhere(_) => {}
         }
+        Ok(())
     }
 
     fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
@@ -580,8 +593,8 @@ impl Host for Port {
         }
     }
 
-    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
-        let mut net = self.net.borrow_mut();
-        net.programs[self.program].memory.atomic(address, operation)
+    fn atomic_own(&mut self, place: Place, operation: Atomic) -> Result<u64, NotThere> {
+        let own = &mut self.net.borrow_mut().programs[self.program];
+        Ok(own.memory.atomic(place.address, operation))
     }
 }

@@ -274,3 +274,101 @@ pub fn killed_while_borrowing() -> Checked {
     }
     Ok(())
 }
+
+/// A region of one page of an end; `access` of the owner and of peers.
+fn page_region(end: &End<'_>, start: u64, access: u32) -> Checked<abi::RegMrAnswer> {
+    let region = register(end.context, (end.pd, access), (start, 4096));
+    region.map_err(text("region"))
+}
+
+fn end_region(end: &End<'_>, region: &abi::RegMrAnswer) -> Checked {
+    let mr_handle = region.mr_handle;
+    let ended = end.context.give(DeregMr, &abi::DeregMr { mr_handle });
+    ended.map_err(text("end of a region"))
+}
+
+/// Regions with the same addresses have each their own rights, whichever came last: what arrives by
+/// the key that may be written is stored.
+pub fn same_addresses() -> Checked {
+    const READ_BY_PEERS: u32 = 4;
+    for order in [[1, READ_BY_PEERS], [READ_BY_PEERS, 1]] {
+        with_pair(7, |one, other| {
+            let memory = Memory::ordinary(4096).map_err(text("memory"))?;
+            let start = memory.address() as u64;
+            let regions = [
+                page_region(other, start, order[0])?,
+                page_region(other, start, order[1])?,
+            ];
+            let writable = &regions[usize::from(order[0] != 1)];
+            let element = abi::Element {
+                addr: start,
+                length: 64,
+                lkey: writable.lkey,
+            };
+            other.receive(1, element)?;
+            one.fill(7, 0, 64)?;
+            one.send(2, &send(Opcode::Send, 0, 64, other, 0))?;
+            one.expect(&[(2, OK)])?;
+            other.expect(&[(1, OK)])?;
+            let mut found = [[0; 64]; 2];
+            memory.copy_out(0, &mut found[0]).map_err(text("look"))?;
+            one.memory
+                .copy_out(0, &mut found[1])
+                .map_err(text("look at the sent"))?;
+            if found[0] != found[1] {
+                return Err(format!("what was received is not there, order {order:?}"));
+            }
+            end_region(other, &regions[0])?;
+            end_region(other, &regions[1])
+        })?;
+    }
+    Ok(())
+}
+
+/// Memory at an address that was used before.
+fn memory_at(start: usize) -> Checked<Memory> {
+    let mut others = alloc::vec![];
+    for _ in 0..64 {
+        let memory = Memory::ordinary(4096).map_err(text("memory"))?;
+        match memory.address() == start {
+            true => return Ok(memory),
+            false => others.push(memory),
+        }
+    }
+    Err("no other memory comes to the address".into())
+}
+
+/// Regions with the same addresses and other pages: a peer reaches the pages of the key that it
+/// has, and no others.
+pub fn other_pages() -> Checked {
+    for order in [[ALL, 1], [1, ALL]] {
+        with_pair(7, |one, other| {
+            let former = Memory::ordinary(4096).map_err(text("memory"))?;
+            let start = former.address();
+            let first = page_region(other, start as u64, order[0])?;
+            drop(former);
+            let memory = memory_at(start)?;
+            memory.fill(0, 4096, 0x55).map_err(text("fill"))?;
+            let second = page_region(other, start as u64, order[1])?;
+            let is_second = order[1] == ALL;
+            let key = if is_second { second.rkey } else { first.rkey };
+            let write = Send {
+                remote: start as u64,
+                key,
+                ..send(Opcode::RdmaWrite, 0, 4096, other, 0)
+            };
+            one.memory.fill(0, 4096, 0xaa).map_err(text("fill"))?;
+            one.send(1, &write)?;
+            one.expect(&[(1, OK)])?;
+            let mut found = [0; 4096];
+            memory.copy_out(0, &mut found).map_err(text("look"))?;
+            let wanted = if is_second { 0xaa } else { 0x55 };
+            if found != [wanted; 4096] {
+                return Err(format!("other pages were written, order {order:?}"));
+            }
+            end_region(other, &first)?;
+            end_region(other, &second)
+        })?;
+    }
+    Ok(())
+}

@@ -57,6 +57,11 @@ fn main() -> i32 {
     suite.check("datagrams", kinds::datagrams());
     suite.check("a shared receive queue", kinds::shared());
     suite.check("a region that gets other memory", kinds::other_memory());
+    suite.check("regions of the same memory", kinds::same_addresses());
+    suite.check(
+        "regions of memory that comes to the same place",
+        kinds::other_pages(),
+    );
     suite.check("a program of the library", peers::library());
     suite.equal("what is left", settled(present, &before), before.clone());
     for round in 0..3 {
