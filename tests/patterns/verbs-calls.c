@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define GIVES(call, number) CHECK((long)(call) == (long)(number))
@@ -519,6 +520,91 @@ static void channels(void) {
     GIVES(ibv_destroy_comp_channel(channel), 0);
 }
 
+static void *map(int rights) {
+    void *page = mmap(NULL, 4096, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    return page;
+}
+
+/* Memory that is not there, or that cannot be written, is no region. */
+static void memory_that_is_not_there(void) {
+    CHECK(!ibv_reg_mr(pd, NULL, 4096, ALL) && errno == EFAULT);
+    CHECK(!ibv_reg_mr(pd, NULL, 4096, 0) && errno == EFAULT);
+    void *page = map(PROT_READ);
+    CHECK(!ibv_reg_mr(pd, page, 4096, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
+    struct ibv_mr *mr = ibv_reg_mr(pd, page, 4096, IBV_ACCESS_REMOTE_READ);
+    CHECK(mr != NULL);
+    uint32_t key = mr->lkey;
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), IBV_REREG_MR_ERR_CMD);
+    CHECK(errno == EFAULT);
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 4096, 0),
+          IBV_REREG_MR_ERR_CMD);
+    CHECK(errno == EFAULT && mr->lkey == key && mr->addr == page);
+    GIVES(munmap(page, 4096), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+}
+
+/* A request, or the peer's one, with a region whose memory is unmapped meanwhile. */
+struct lost {
+    enum ibv_wr_opcode opcode;
+    /* The end whose region it is, and what its receive gives, if there is one. */
+    int side;
+    enum ibv_wc_status sent, received;
+};
+
+static void unmapped_in(struct ibv_context *other_context, struct lost of) {
+    struct ibv_context *own_context = context;
+    struct ibv_pd *own_pd = pd;
+    struct end ends[2];
+    ends[0] = make(IBV_QPT_RC, NULL);
+    context = other_context;
+    pd = other_context == own_context ? pd : ibv_alloc_pd(context);
+    ends[1] = make(IBV_QPT_RC, NULL);
+    join(ends[0].qp, ends[1].qp->qp_num);
+    join(ends[1].qp, ends[0].qp->qp_num);
+    char *page = map(PROT_READ | PROT_WRITE);
+    struct ibv_mr *mr = ibv_reg_mr(of.side ? pd : own_pd, page, 4096, ALL);
+    CHECK(mr != NULL);
+    GIVES(munmap(page, 4096), 0);
+    struct end lost[2] = { ends[0], ends[1] };
+    lost[of.side].memory = page;
+    lost[of.side].mr = mr;
+    if (of.opcode == IBV_WR_SEND)
+        receive(&lost[1], 5, 0, 4096);
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&sge, &lost[0], &lost[1], of.opcode, 4096);
+    CHECK(post(&ends[0], &wr).status == of.sent);
+    if (of.received)
+        CHECK(next(ends[1].receives).status == of.received);
+    struct ibv_wc none;
+    GIVES(ibv_poll_cq(ends[1].receives, 1, &none), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+    end_it(&ends[0]);
+    end_it(&ends[1]);
+    if (pd != own_pd)
+        GIVES(ibv_dealloc_pd(pd), 0);
+    context = own_context;
+    pd = own_pd;
+}
+
+static void unmapped(void) {
+    struct lost all[] = {
+        { IBV_WR_SEND, 0, IBV_WC_LOC_PROT_ERR, 0 },
+        { IBV_WR_RDMA_WRITE, 0, IBV_WC_LOC_PROT_ERR, 0 },
+        { IBV_WR_RDMA_READ, 0, IBV_WC_LOC_PROT_ERR, 0 },
+        { IBV_WR_SEND, 1, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR },
+        { IBV_WR_RDMA_WRITE, 1, IBV_WC_REM_OP_ERR, 0 },
+        { IBV_WR_RDMA_READ, 1, IBV_WC_REM_OP_ERR, 0 },
+    };
+    struct ibv_context *another = ibv_open_device(context->device);
+    CHECK(another != NULL);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        unmapped_in(context, all[i]);
+        unmapped_in(another, all[i]);
+    }
+    GIVES(ibv_close_device(another), 0);
+}
+
 /* Queues whose events another thread takes while they are destroyed: their end waits for it. */
 static struct ibv_comp_channel *taken_from;
 static int made, destroyed, is_over;
@@ -678,6 +764,8 @@ int main(void) {
     GIVES(ibv_query_port(context, 1, &port), 0);
     memory();
     memory_by_one_call();
+    memory_that_is_not_there();
+    unmapped();
     buffers();
     absent();
     reliable();

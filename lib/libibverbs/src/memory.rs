@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use scif::Memory;
 use scif::raw::Range;
-use syscall::error::{EBUSY, EINVAL, EOPNOTSUPP, EPERM};
+use syscall::error::{EBUSY, EFAULT, EINVAL, EOPNOTSUPP, EPERM};
 use verbs::table::Id;
 use verbs::{Access, Opcode, SendFlags, SendRequest, WindowType};
 
@@ -167,6 +167,24 @@ impl Wanted {
     }
 }
 
+/// Checks that the memory of a region is there, and can be written if its owner may do that.
+///
+/// # Errors
+/// `EFAULT`.
+fn check_memory(region: &verbs::Region, memory: Range<'_>) -> Result<()> {
+    let writes = region.access.contains(Access::LOCAL_WRITE);
+    let is_there = match writes {
+        true => memory.writable().is_some(),
+        false => memory.readable().is_some(),
+    };
+    // A region without bytes is refused for that.
+    if is_there || region.length == 0 {
+        Ok(())
+    } else {
+        Err(EFAULT)
+    }
+}
+
 fn register(pd: *mut Pd, wanted: &Wanted) -> Result<Mr> {
     // SAFETY: a domain of ours, and its context.
     let (domain, context) = unsafe {
@@ -174,9 +192,10 @@ fn register(pd: *mut Pd, wanted: &Wanted) -> Result<Mr> {
         (domain, get(domain.context)?)
     };
     let region = wanted.region(domain)?;
-    let held = wanted.range()?.into();
-    let key = context.raw.register(region, held).map_err(errno_of)?;
-    Ok(wanted.result(domain.context, pd, key))
+    let memory = wanted.range()?;
+    check_memory(&region, memory)?;
+    let key = context.raw.register(region, memory.into());
+    Ok(wanted.result(domain.context, pd, key.map_err(errno_of)?))
 }
 
 #[unsafe(no_mangle)]
@@ -258,8 +277,12 @@ fn reregister(
     if moves {
         let at = wanted.region(domain).map_err(input)?;
         (new.start, new.length, new.iova) = (at.start, at.length, at.iova);
-        held = Some(wanted.range().map_err(input)?.into());
+        held = Some(wanted.range().map_err(input)?);
     }
+    // SAFETY: memory that the program gives for transfers, by C's rules.
+    let memory = unsafe { Range::new(new.start as usize, new.length as usize) };
+    check_memory(&new, memory).map_err(|error| (ERR_CMD, error))?;
+    let held = held.map(Into::into);
     let key = context.raw.reregister(region.lkey, new, held);
     let key = key.map_err(|error| (ERR_CMD, errno_of(error)))?;
     (region.lkey, region.rkey, region.handle) = (key, key, key >> 8);
