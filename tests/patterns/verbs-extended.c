@@ -190,6 +190,58 @@ static void reliable(void) {
     free_end(&other);
 }
 
+/* A queue where nothing comes, at least for a while. */
+static void nothing_in(struct ibv_cq_ex *cq) {
+    struct ibv_poll_cq_attr none = { 0 };
+    usleep(20000);
+    GIVES(ibv_start_poll(cq, &none), ENOENT);
+}
+
+/* Builds sends of a few bytes; the last one has as many segments as this. */
+static int posted(struct end *from, uint64_t count, size_t segments) {
+    struct ibv_sge parts[2] = { { (uintptr_t)from->memory, 4, from->mr->lkey } };
+    parts[1] = parts[0];
+    ibv_wr_start(from->extended);
+    for (uint64_t id = 1; id <= count; id++) {
+        from->extended->wr_id = id;
+        from->extended->wr_flags = 0;
+        ibv_wr_send(from->extended);
+        ibv_wr_set_sge_list(from->extended, id == count ? segments : 1, parts);
+    }
+    return ibv_wr_complete(from->extended);
+}
+
+/* Requests that were built together are posted together, or none of them is. */
+static void all_or_none(void) {
+    struct end one = prepare(), other = prepare();
+    one.qp = make_sender(&one, IBV_QPT_RC);
+    other.qp = make_sender(&other, IBV_QPT_RC);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    for (uint64_t id = 0; id < 4; id++) {
+        struct ibv_sge room;
+        struct ibv_recv_wr wr = receive(&other, &room, 50 + id), *bad = NULL;
+        GIVES(ibv_post_recv(other.qp, &wr, &bad), 0);
+    }
+    GIVES(posted(&one, 3, 2), EINVAL);
+    GIVES(posted(&one, 5, 1), ENOMEM);
+    nothing_in(one.cq);
+    nothing_in(other.cq);
+    GIVES(posted(&one, 4, 1), 0);
+    for (uint64_t id = 0; id < 4; id++) {
+        await(other.cq, 50 + id, IBV_WC_RECV);
+        ibv_end_poll(other.cq);
+        await(one.cq, 1 + id, IBV_WC_SEND);
+        ibv_end_poll(one.cq);
+    }
+    nothing_in(one.cq);
+    nothing_in(other.cq);
+    GIVES(ibv_destroy_qp(one.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    free_end(&one);
+    free_end(&other);
+}
+
 /* Threads that build requests of one queue pair, and find completions of one queue: between the
  * calls that begin and end that, no other thread does the same. */
 enum { THREADS = 2, ROUNDS = 200 };
@@ -359,6 +411,7 @@ int main(void) {
     pd = ibv_alloc_pd(context);
     GIVES(ibv_query_port(context, 1, &port), 0);
     reliable();
+    all_or_none();
     unreliable();
     threads();
     datagrams();

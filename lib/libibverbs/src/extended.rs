@@ -39,17 +39,11 @@ extern "C" fn ibv_wr_abort(qp: *mut Qp) {
     }
 }
 
-/// Posts the requests that were built: all or none, unless the queue becomes full.
+/// Posts the requests that were built: all or none.
 fn complete(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     let (requests, result) = core::mem::replace(&mut *of.building.lock(), (Vec::new(), Ok(())));
-    let post = |()| {
-        context
-            .raw
-            .post_send(of.qp_num, requests)
-            .1
-            .map_err(errno_of)
-    };
+    let post = |()| context.raw.post_all(of.qp_num, requests).map_err(errno_of);
     let posted = result.and_then(post);
     of.posting.leave();
     posted

@@ -415,10 +415,6 @@ impl QueuePair {
 
     /// Puts a request into the send queue.
     pub fn post_send(&mut self, objects: &mut Objects, request: SendRequest) -> Result<()> {
-        let posts = [QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
-        if !posts.contains(&self.state) {
-            return Err(Error::Invalid);
-        }
         self.check_send(&request)?;
         let to = self.vector(objects, &request)?;
         if self.is_send_queue_full(objects) {
@@ -436,7 +432,23 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Checks that the send queue takes all of these requests.
+    pub fn check_sends(&mut self, objects: &Objects, requests: &[SendRequest]) -> Result<()> {
+        for request in requests {
+            self.check_send(request)?;
+            self.vector(objects, request)?;
+        }
+        match requests.len() <= self.free_sends(objects) {
+            true => Ok(()),
+            false => Err(Error::NoMemory),
+        }
+    }
+
     fn check_send(&self, request: &SendRequest) -> Result<()> {
+        let posts = [QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
+        if !posts.contains(&self.state) {
+            return Err(Error::Invalid);
+        }
         let can = match request.opcode {
             _ if self.init.kind == QpType::XrcRecv => false,
             Opcode::Send | Opcode::SendWithImm => true,

@@ -7,7 +7,7 @@ use pair::{End, LANE, Setup, capacity, pair, settle};
 use verbs_core::attributes::Attributes;
 use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, Opcode, QpState, SendFlags};
-use verbs_core::work::{ReceiveRequest, SendRequest};
+use verbs_core::work::{Data, ReceiveRequest, SendRequest};
 
 const FULL: Result<(), Error> = Err(Error::NoMemory);
 
@@ -252,4 +252,29 @@ fn a_post_says_what_records_have_left_that_it_took_on_the_way() {
     let request = End::inline(7, Opcode::Send, b"a");
     assert_eq!(context.post_send_now(program, 9, request), Ok(false));
     assert_eq!(left.state(), QpState::Err);
+}
+
+#[test]
+fn a_list_of_sends_is_checked_as_a_whole() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let most = capacity().send_wr as usize;
+    let good = left.one_sided(1, Opcode::Send, (0, 8), (0, 0));
+    let list = |count| vec![good.clone(); count];
+    let check = |end: &mut End, list: &[SendRequest]| end.context.check_sends(end.qp, list);
+    assert_eq!(check(&mut left, &list(most)), Ok(()));
+    assert_eq!(check(&mut left, &list(most + 1)), Err(Error::NoMemory));
+    let mut bad = list(3);
+    bad[2].data = Data::Segments(vec![left.segment(0, 1); 5]);
+    assert_eq!(check(&mut left, &bad), Err(Error::Invalid));
+    assert_eq!(check(&mut left, &[]), Ok(()));
+    // A place is free again once its completion was polled.
+    right.receive(2, 0, 8);
+    left.post(good.clone());
+    assert_eq!(check(&mut left, &list(most)), Err(Error::NoMemory));
+    settle(&mut left, &mut right);
+    assert_eq!(check(&mut left, &list(most)), Err(Error::NoMemory));
+    assert_eq!(check(&mut left, &list(most - 1)), Ok(()));
+    assert_eq!(left.send_results(), [(1, Success)]);
+    assert_eq!(check(&mut left, &list(most)), Ok(()));
+    assert_eq!(left.context.check_sends(77, &[]), Err(Error::NotFound));
 }

@@ -37,6 +37,15 @@ impl Context {
         Ok(())
     }
 
+    /// Checks whether the send queue takes all of these requests, if they are posted at once.
+    ///
+    /// # Errors
+    /// Those of [`post_send`](Context::post_send), for the list as a whole.
+    pub fn check_sends(&mut self, number: u32, requests: &[SendRequest]) -> Result<()> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        qp.check_sends(&self.objects, requests)
+    }
+
     /// Posts a send as [`post_send`](Context::post_send) does, and executes it at once if that
     /// needs neither the time nor room that is missing. Returns whether no work is left.
     ///

@@ -34,6 +34,15 @@ impl QueuePair {
         self.held_sends >= free
     }
 
+    /// The number of places of the send queue that are free.
+    pub(super) fn free_sends(&mut self, objects: &Objects) -> usize {
+        let queue = objects.cqs.get(self.init.send_cq);
+        let held = queue.map_or(0, |queue| queue.held_sends(self.number));
+        self.held_sends = held + self.unsignaled;
+        let taken = self.held_sends as usize + self.sends.len();
+        (self.init.capacity.send_wr as usize).saturating_sub(taken)
+    }
+
     /// Whether all places of the receive queue are taken, as
     /// [`is_send_queue_full`](Self::is_send_queue_full) has it for sends.
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! Posting requests.
 
+use alloc::vec::Vec;
+
 use verbs_core::work::{ReceiveRequest, SendRequest, ShortSend};
 
 use super::{Context, each};
@@ -20,6 +22,23 @@ impl Context {
         });
         self.finish(&mut state, is_left || posted.1.is_err());
         posted
+    }
+
+    /// Posts all of these sends, or none if one would be refused.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, or for one of them the operation, or too many segments or
+    /// bytes. `NoMemory`: the queue has not as many free places.
+    pub fn post_all(&self, number: u32, requests: Vec<SendRequest>) -> Result<()> {
+        let mut state = self.lock();
+        state.engine.core.check_sends(number, &requests)?;
+        let mut is_left = false;
+        let posted = each(requests, |request| {
+            is_left |= state.engine.post_send(number, request)?;
+            Ok(())
+        });
+        self.finish(&mut state, is_left || posted.1.is_err());
+        posted.1
     }
 
     /// Posts a send of one segment or of inline bytes. It does what [`post_send`](Self::post_send)
