@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use crate::attributes::Attributes;
 use crate::host::{Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target};
 use crate::record::HEADER_BYTES;
-use crate::types::{Atomic, AttributeMask as M, QpState, QpType};
+use crate::types::{Access, Atomic, AttributeMask as M, QpState, QpType};
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
@@ -117,7 +117,7 @@ type Shared = Rc<RefCell<Memory>>;
 #[derive(Default)]
 struct Connection {
     bytes: [VecDeque<u8>; 2],
-    windows: [BTreeMap<u64, (Place, bool)>; 2],
+    windows: [BTreeMap<u64, (Place, Access)>; 2],
     memories: [Shared; 2],
     has_ended: bool,
     next_window: u64,
@@ -281,17 +281,18 @@ impl End {
         window: u64,
         offset: u64,
         length: usize,
-        writes: bool,
+        needs: Access,
     ) -> Result<(Shared, Place), NotMoved> {
         let connection = self.connection.borrow();
         if connection.has_ended {
             return Err(NotMoved::Ended);
         }
         let window = connection.windows[self.peer].get(&window);
-        let (place, may_write) = *window.ok_or(NotMoved::NoWindow)?;
+        let (place, access) = *window.ok_or(NotMoved::NoWindow)?;
         let is_inside = offset as usize + length <= place.length;
         assert!(is_inside, "outside of a window");
-        assert!(may_write || !writes, "a store into a window to read");
+        let may = access.intersects(needs | Access::REMOTE_ATOMIC);
+        assert!(may, "a copy against the rights of a window");
         let address = place.address + offset;
         let memory = Rc::clone(&connection.memories[self.peer]);
         Ok((memory, self::place(address, length)))
@@ -405,7 +406,7 @@ impl Host for Program {
         Ok(())
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
+    fn expose(&mut self, lane: LaneId, place: Place, access: Access) -> Result<u64, NotMoved> {
         let end = self.end(lane);
         if !self.has_driver || end.connection.borrow().has_ended {
             return Err(NotMoved::Ended);
@@ -416,7 +417,7 @@ impl Host for Program {
         let mut connection = end.connection.borrow_mut();
         connection.next_window += 1;
         let number = connection.next_window;
-        connection.windows[end.own].insert(number, (place, writes));
+        connection.windows[end.own].insert(number, (place, access));
         Ok(number)
     }
 
@@ -442,7 +443,9 @@ impl Host for Program {
             self.check(places)?;
         }
         let bytes = self.memory.borrow().gather(from);
-        let (memory, place) = self.end(lane).remote(window, offset, bytes.len(), true)?;
+        let (memory, place) =
+            self.end(lane)
+                .remote(window, offset, bytes.len(), Access::REMOTE_WRITE)?;
         memory.borrow_mut().scatter(&[place], &bytes);
         Ok(())
     }
@@ -456,7 +459,9 @@ impl Host for Program {
     ) -> Result<(), NotMoved> {
         self.check(to)?;
         let count = to.iter().map(|place| place.length).sum();
-        let (memory, place) = self.end(lane).remote(window, offset, count, false)?;
+        let (memory, place) = self
+            .end(lane)
+            .remote(window, offset, count, Access::REMOTE_READ)?;
         let bytes = memory.borrow().get(place).to_vec();
         self.memory.borrow_mut().scatter(to, &bytes);
         Ok(())
@@ -469,7 +474,9 @@ impl Host for Program {
         offset: u64,
         operation: Atomic,
     ) -> Result<u64, NotMoved> {
-        let (memory, place) = self.end(lane).remote(window, offset, 8, true)?;
+        let (memory, place) = self
+            .end(lane)
+            .remote(window, offset, 8, Access::REMOTE_ATOMIC)?;
         match self.has_atomics {
             true => Ok(memory.borrow_mut().atomic(place.address, operation)),
             false => Err(NotMoved::NotSupported),

@@ -1,7 +1,7 @@
 //! The interface between a context and the system around it: memory, lanes and windows.
 
 use crate::record::HEADER_BYTES;
-use crate::types::Atomic;
+use crate::types::{Access, Atomic};
 
 /// A lane: the number by which the owner of a context identifies a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,12 +169,13 @@ pub trait Host {
         header.is_ok() && self.receive(lane, Target::Memory(to.as_slice())).is_ok()
     }
 
-    /// Makes memory of the program a window of a lane, which the peer may read, and also write if
-    /// `writes`. Returns the number by which the peer names the window.
+    /// Makes memory of the program a window of a lane. The peer may read and write it as `access`
+    /// says, of which at least one bit for peers is set; atomic operations do both. Returns the
+    /// number by which the peer names the window.
     ///
     /// # Errors
     /// `Ended`. `NoWindow`: there is no room for another window. `NotThere`.
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved>;
+    fn expose(&mut self, lane: LaneId, place: Place, access: Access) -> Result<u64, NotMoved>;
 
     /// Ends a window of this program's memory. Once it returns, no peer copies to or from the
     /// window.

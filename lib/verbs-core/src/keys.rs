@@ -234,7 +234,10 @@ impl KeyTable {
                     qp: None,
                 })
             }
-            What::Window { bound, .. } => bound.map(|bound| bound.reach),
+            What::Window { bound, .. } => {
+                let reach = bound.map(|bound| bound.reach);
+                reach.filter(|reach| !reach.access.is_empty())
+            }
             What::Free | What::Region(..) => None,
         }
     }

@@ -10,7 +10,7 @@ use verbs_core::host::{
     Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target,
 };
 use verbs_core::record::HEADER_BYTES;
-use verbs_core::types::Atomic;
+use verbs_core::types::{Access, Atomic};
 
 use crate::memory::Registered;
 use crate::stream::Stream;
@@ -479,13 +479,13 @@ impl Host for Lanes {
         true
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
+    fn expose(&mut self, lane: LaneId, place: Place, access: Access) -> Result<u64, NotMoved> {
         let Self { memory, lanes, .. } = self;
         let lane = lanes.get_mut(lane.0 as usize).and_then(Option::as_mut);
         match lane.ok_or(NotMoved::Ended)? {
             Lane::Stream(stream) => {
                 let (range, is_borrowed) = memory.find(place).ok_or(NotMoved::NotThere)?;
-                stream.expose(range, writes, is_borrowed)
+                stream.expose(range, access, is_borrowed)
             }
             Lane::Local(local) => {
                 let number = local.next_window;

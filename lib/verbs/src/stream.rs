@@ -12,6 +12,7 @@ use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 use verbs_core::host::{Available, NotMoved, Peeked};
 use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
+use verbs_core::types::Access;
 
 /// Most bytes of a record.
 pub const MAX_RECORD: usize = HEADER_BYTES + MAX_PAYLOAD;
@@ -240,19 +241,20 @@ impl Stream {
 
     // ---- Windows ----
 
-    /// Makes memory a window. `is_borrowed`: the memory is another program's, mapped here by a
-    /// daemon, which has counted its pages itself.
+    /// Makes memory a window for the operations of `access`: a peer without the library may do no
+    /// others. `is_borrowed`: the memory is another program's, mapped here by a daemon, which has
+    /// counted its pages itself.
     pub fn expose(
         &mut self,
         range: Range<'_>,
-        writes: bool,
+        access: Access,
         is_borrowed: bool,
     ) -> Result<u64, NotMoved> {
         let (pages, ahead) = range.around().ok_or(NotMoved::NoWindow)?;
-        let protection = match writes {
-            true => Protection::all(),
-            false => Protection::READ,
-        };
+        let needs = |operation: Access| access.intersects(operation | Access::REMOTE_ATOMIC);
+        let mut protection = Protection::empty();
+        protection.set(Protection::READ, needs(Access::REMOTE_READ));
+        protection.set(Protection::WRITE, needs(Access::REMOTE_WRITE));
         let registered = match is_borrowed {
             // The window keeps the pages pinned.
             true => PinnedPages::pin(pages, protection, MapFlags::empty())

@@ -11,7 +11,7 @@ use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, QueuePair, drop_bytes, known};
 use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
-use crate::types::{Access, Error, Result};
+use crate::types::{Error, Result};
 use crate::work::{Segment, total};
 
 /// Most records that may wait for room on a lane; beyond that nothing more is received from its
@@ -401,14 +401,12 @@ impl Context {
             address: reach.start,
             length: reach.length as usize,
         };
-        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        let writes = reach.access.intersects(writes);
-        let mut window = host.expose(id, place, writes);
+        let mut window = host.expose(id, place, reach.access);
         for _ in 0..MOST_EVICTED {
             if window != Err(NotMoved::NoWindow) || !self.objects.evict(host) {
                 break;
             }
-            window = host.expose(id, place, writes);
+            window = host.expose(id, place, reach.access);
         }
         let window = window?;
         self.objects.stamp += 1;

@@ -15,7 +15,7 @@ use verbs_core::host::{
     Available, Host, LaneId, NotMoved, NotThere, Peeked, Place, Source, Target,
 };
 use verbs_core::record::HEADER_BYTES;
-use verbs_core::types::Atomic;
+use verbs_core::types::{Access, Atomic};
 
 use super::Bug;
 use crate::rng::Rng;
@@ -387,11 +387,7 @@ impl Host for Port {
     }
 
     fn write(&mut self, to: Place, from: &[u8]) -> Result<(), NotThere> {
-        let place = Place {
-            length: from.len(),
-            ..to
-        };
-        self.net.borrow_mut().scatter(self.program, &[place], from);
+        self.net.borrow_mut().scatter(self.program, &[to], from);
         Ok(())
     }
 
@@ -501,7 +497,7 @@ impl Host for Port {
         Ok(())
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
+    fn expose(&mut self, lane: LaneId, place: Place, access: Access) -> Result<u64, NotMoved> {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         if !net.tick(self.program) {
@@ -513,6 +509,7 @@ impl Host for Port {
         let link = &mut net.links[link];
         link.windows += 1;
         let number = link.windows;
+        let writes = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         link.sides[side].windows.insert(number, (place, writes));
         Ok(number)
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use guest_tests::pattern::Random;
 use guest_tests::{Suite, text};
 use runtime::time::{Duration, Instant, sleep};
-use scif::{Endpoint, Listener, NodeId, Options, PortId, RecvFlags, RmaFlags, SendFlags};
+use scif::{Endpoint, Errno, Listener, NodeId, Options, PortId, RecvFlags, RmaFlags, SendFlags};
 use verbs_core::record::{
     Ack, Address, Answer, Fault, HEADER_BYTES, Marks, Piece, Ready, Record, Refusal,
 };
@@ -74,6 +74,7 @@ pub fn attack(node: NodeId, seed: u64) -> i32 {
         ("guessed keys", Attack::guesses),
         ("guessed numbers of queue pairs", Attack::numbers),
         ("beyond a window, and against its rights", Attack::outside),
+        ("memory that is for writing is not read", Attack::write_only),
         ("forged records", Attack::forged),
         ("anything", Attack::anything),
         ("records that stop in the middle", Attack::halves),
@@ -192,7 +193,7 @@ impl Attack {
                 given.push(key);
             }
         }
-        let mut expected = [all, readable];
+        let mut expected = [all, readable, victim.writable];
         expected.sort_unstable();
         match given == expected {
             true => Ok(()),
@@ -246,6 +247,19 @@ impl Attack {
             }
         }
         Ok(())
+    }
+
+    fn write_only(&mut self) -> Checked {
+        let (lane, victim) = self.wanted_lane()?;
+        let (window, _) = lane.grant(victim.writable)?.ok_or("denied")?;
+        let written = lane.endpoint.vwrite_to(&[7; PAGE], window, RmaFlags::SYNC);
+        written.map_err(text("a write to what is for writing"))?;
+        let mut bytes = [0; PAGE];
+        let read = lane.endpoint.vread_from(&mut bytes, window, RmaFlags::SYNC);
+        match read {
+            Err(scif::Error::Scif(Errno::AccessDenied)) if bytes == [0; PAGE] => Ok(()),
+            other => Err(alloc::format!("a read of what is for writing: {other:?}")),
+        }
     }
 
     fn forged(&mut self) -> Checked {

@@ -44,7 +44,8 @@ struct Order {
     qpn: u32,
     /// The number of the attacker's, if it is not [`CLAIMED`].
     claimed: u32,
-    reserved: u32,
+    /// The key of memory that peers may only write.
+    writable: u32,
     /// Keys: peers may do everything, only read, nothing; another domain's.
     keys: [u32; 4],
     /// Where the first region begins.

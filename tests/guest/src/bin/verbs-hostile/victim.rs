@@ -19,6 +19,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 struct Memories {
     all: MemoryRegion,
     readable: MemoryRegion,
+    writable: MemoryRegion,
     own: MemoryRegion,
     other: MemoryRegion,
 }
@@ -132,6 +133,7 @@ pub fn serve() -> Checked {
     let memories = Memories {
         all: region(&domain, everything)?,
         readable: region(&domain, Access::REMOTE_READ | Access::LOCAL_WRITE)?,
+        writable: region(&domain, Access::REMOTE_WRITE | Access::LOCAL_WRITE)?,
         own: region(&domain, Access::LOCAL_WRITE)?,
         other: region(&second, everything)?,
     };
@@ -183,6 +185,7 @@ pub fn serve() -> Checked {
         say(
             &endpoint,
             Order {
+                writable: of(&memories.writable),
                 qpn: pair.as_ref().map_or(0, QueuePair::number),
                 keys: [
                     of(&memories.all),
