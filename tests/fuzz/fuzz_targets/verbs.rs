@@ -12,7 +12,7 @@ use verbs_core::address::{AddressVector, Datagram, GlobalRoute, LanePeer};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{Context, Counts};
 use verbs_core::demo::{BASE, Program};
-use verbs_core::host::{Host, LaneId};
+use verbs_core::host::LaneId;
 use verbs_core::keys::{Region, WindowType};
 use verbs_core::record::{
     Ack, Address, Answer, AtomicCall, DatagramPiece, Fault, Grant, HEADER_BYTES, Marks, Piece,
