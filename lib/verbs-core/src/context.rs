@@ -14,7 +14,7 @@ use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region, WindowType};
 use crate::numbered::{LaneTable, Numbered};
-use crate::objects::{Event, Lane, Objects, Subject};
+use crate::objects::{BUDGET, Event, Lane, Objects, Subject};
 use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
@@ -107,8 +107,7 @@ pub struct Context {
     generation: u32,
     /// Calls of [`progress`](Self::progress) in a row that received something.
     busy_turns: u32,
-    /// Looks that [`owes`](Self::owes) has counted since a record was last received by the short
-    /// way.
+    /// Looks that [`owes`](Self::owes) has counted since the short way last received a record.
     looks: u32,
 }
 
@@ -133,6 +132,7 @@ impl Context {
                 places: Vec::new(),
                 owed: 0,
                 is_waited_for: false,
+                budget: BUDGET,
             },
             domains: Table::new(MAX_PDS),
             xrc_domains: Table::new(MAX_XRCDS),

@@ -150,6 +150,8 @@ pub struct Program {
     pub spoilt_records: usize,
     /// The number of records that were sent.
     pub sent_records: usize,
+    /// Bytes that were copied to and from the windows of peers.
+    pub copied_bytes: u64,
     /// The key of a region whose memory is not there.
     pub missing: Option<u32>,
 }
@@ -179,6 +181,7 @@ impl Program {
             interruptions: 0,
             spoilt_records: 0,
             sent_records: 0,
+            copied_bytes: 0,
             missing: None,
         }
     }
@@ -447,6 +450,7 @@ impl Host for Program {
             self.end(lane)
                 .remote(window, offset, bytes.len(), Access::REMOTE_WRITE)?;
         memory.borrow_mut().scatter(&[place], &bytes);
+        self.copied_bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -464,6 +468,7 @@ impl Host for Program {
             .remote(window, offset, count, Access::REMOTE_READ)?;
         let bytes = memory.borrow().get(place).to_vec();
         self.memory.borrow_mut().scatter(to, &bytes);
+        self.copied_bytes += bytes.len() as u64;
         Ok(())
     }
 

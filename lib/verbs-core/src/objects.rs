@@ -172,9 +172,26 @@ pub(crate) struct Objects {
     pub owed: usize,
     /// One of these peers waits for the acknowledgement.
     pub is_waited_for: bool,
+    /// What may still be copied in this half of the turn, in bytes.
+    pub budget: u64,
 }
 
+/// Bytes that requests copy to and from the memory of peers in one half of a turn: while records
+/// are received, and afterwards. What is left goes on in the next turn, so that a program with much
+/// to do does not keep a daemon from the others.
+pub(crate) const BUDGET: u64 = 1 << 19;
+/// What any request counts for in bytes, however few it copies.
+const REQUEST_COST: u64 = 256;
+
 impl Objects {
+    /// Whether a request may be executed in this turn; if so, it counts.
+    #[inline]
+    pub fn may_execute(&mut self) -> bool {
+        let may = self.budget > 0;
+        self.budget = self.budget.saturating_sub(REQUEST_COST);
+        may
+    }
+
     /// Adds a completion.
     #[inline(always)]
     pub fn complete(

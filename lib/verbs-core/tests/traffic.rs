@@ -5,11 +5,12 @@ mod pair;
 use pair::{End, LANE, Setup, pair, settle};
 use verbs_core::Traffic;
 use verbs_core::context::Taken;
-use verbs_core::demo::Program;
+use verbs_core::demo::{BASE, Program};
 use verbs_core::host::{Host, LaneId, Source};
+use verbs_core::keys::Region;
 use verbs_core::record::{Address, HEADER_BYTES, Record};
 use verbs_core::types::{Error, Opcode, QpState, SendFlags, WcStatus};
-use verbs_core::work::ReceiveRequest;
+use verbs_core::work::{Data, ReceiveRequest, Segment, SendRequest};
 
 fn traffic(end: &End) -> Traffic {
     end.context.query_qp(end.qp).unwrap().traffic
@@ -205,4 +206,121 @@ fn messages_alone_are_not_all_that_is_there() {
     assert_eq!(taken, Taken::More);
     let results = [(1, WcStatus::Success), (2, WcStatus::Success)];
     assert_eq!(right.receive_results(), results);
+}
+
+/// Most bytes that a turn copies.
+const TURN: u64 = 1 << 20;
+
+/// A region of all of an end's memory.
+fn whole(end: &mut End, bytes: usize) -> u32 {
+    let region = Region {
+        pd: end.pd,
+        start: BASE,
+        length: bytes as u64,
+        iova: BASE,
+        access: pair::ALL,
+    };
+    end.context.register(region).unwrap()
+}
+
+#[test]
+fn a_turn_copies_only_so_much() {
+    let bytes = 3 * TURN as usize + 1000;
+    let setup = Setup {
+        bytes,
+        ..Setup::default()
+    };
+    for opcode in [
+        Opcode::RdmaWrite,
+        Opcode::RdmaRead,
+        Opcode::RdmaWriteWithImm,
+    ] {
+        let (mut left, mut right) = pair(&setup);
+        let keys = [whole(&mut left, bytes), whole(&mut right, bytes)];
+        let contents: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
+        match opcode {
+            Opcode::RdmaRead => right.fill(0, &contents),
+            _ => left.fill(0, &contents),
+        }
+        right.receive(9, 0, 0);
+        // Few bytes behind many: they wait for their turn.
+        for (id, count) in [(1, bytes), (2, 8)] {
+            let mut request = left.one_sided(id, opcode, (0, 0), (0, keys[1]));
+            request.data = Data::Segments(vec![Segment {
+                address: BASE,
+                length: count as u32,
+                key: keys[0],
+            }]);
+            left.post(request);
+        }
+        right.receive(10, 0, 0);
+        let (mut before, mut turns) = (0, 0);
+        let mut results = Vec::new();
+        while results.len() < 2 {
+            let is_busy = left.progress().is_busy;
+            right.progress();
+            let copied = left.program.copied_bytes - before;
+            assert!(copied <= TURN, "{copied} bytes in a turn");
+            let is_over = left.program.copied_bytes >= bytes as u64;
+            assert!(is_busy || copied == 0 || is_over, "it would sleep");
+            before = left.program.copied_bytes;
+            results.extend(left.send_results());
+            turns += 1;
+            assert!(turns < 50, "it does not go on");
+        }
+        assert_eq!(results, [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        assert!(left.bytes(0, bytes) == contents && right.bytes(0, bytes) == contents);
+    }
+}
+
+#[test]
+fn all_queue_pairs_get_their_turn() {
+    let setup = Setup {
+        bytes: TURN as usize,
+        ..Setup::default()
+    };
+    let (mut left, mut right) = pair(&setup);
+    let keys = [left.key, right.key];
+    // One has work for many turns, another one that comes later has little.
+    let write = |id, count| {
+        let mut request = SendRequest::new(id, Opcode::RdmaWrite, Vec::new());
+        request.data = Data::Segments(vec![Segment {
+            address: BASE,
+            length: count,
+            key: keys[0],
+        }]);
+        (request.remote.address, request.remote.key) = (BASE, keys[1]);
+        request
+    };
+    let other = [&mut left, &mut right].map(|end| {
+        let (first, number) = (end.qp, end.qp + 100);
+        end.context
+            .create_qp(number, end.context.query_qp(first).unwrap().init)
+            .unwrap();
+        number
+    });
+    let qps = [left.qp, right.qp];
+    for (end, peer) in [(&mut left, other[1]), (&mut right, other[0])] {
+        end.qp += 100;
+        end.enter_init(&setup);
+        end.context.attach(end.qp, LANE).unwrap();
+        end.enter_rtr(&setup, peer);
+        end.enter_rts(&setup);
+    }
+    settle(&mut left, &mut right);
+    // The key is asked for first.
+    left.post(write(1, 8));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, WcStatus::Success)]);
+    for id in 0..64 {
+        left.context
+            .post_send(qps[0], write(100 + id, pair::REGION as u32))
+            .unwrap();
+    }
+    left.post(write(2, 8));
+    left.progress();
+    left.progress();
+    let found = left.send_results();
+    assert!(found.contains(&(2, WcStatus::Success)), "{found:?}");
+    assert!(found.len() < 65);
 }

@@ -7,7 +7,7 @@ use super::Context;
 use super::taking::{Over, RECORDS_AT_ONCE, Short, activate};
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
-use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
+use crate::objects::{BUDGET, Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, QueuePair, drop_bytes, known};
 use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
@@ -49,6 +49,7 @@ impl Context {
     /// acknowledgements. `now`: nanoseconds of any clock that never goes back.
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
+        self.objects.budget = BUDGET;
         while let Some(key) = self.objects.stale.pop() {
             self.objects.withdraw(host, key);
         }
@@ -87,6 +88,10 @@ impl Context {
 
     fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
         let (qps, objects) = (&mut self.qps, &mut self.objects);
+        // Received records must not use up the share of those whose turn it is.
+        objects.budget = BUDGET;
+        // How many stay in front of the first one that has to go on in the next turn, it included.
+        let (mut kept, mut served) = (0, None);
         self.active.retain(|number| {
             let Some(qp) = qps.get_mut(*number) else {
                 return false;
@@ -95,6 +100,7 @@ impl Context {
                 Pause::Event => qp.is_active = false,
                 // Does not occur: `advance` knows the time.
                 Pause::Clock => {}
+                Pause::Turn => served = served.or(Some(kept + 1)),
                 Pause::Room => progress.waits_for_room = true,
                 Pause::Until(until) => progress.wake_at(until),
                 Pause::RoomUntil(until) => {
@@ -102,8 +108,14 @@ impl Context {
                     progress.wake_at(until);
                 }
             }
+            kept += usize::from(qp.is_active);
             qp.is_active
         });
+        if let Some(served) = served {
+            progress.is_busy = true;
+            // The others come first then.
+            self.active.rotate_left(served);
+        }
     }
 
     // ---- Sending records ----

@@ -79,7 +79,7 @@ impl QueuePair {
             if !matches!(send.way.stage, Stage::Done(_)) {
                 let way = &mut send.way;
                 way.stage = Stage::Waiting;
-                (way.moved, way.is_written) = (0, false);
+                (way.moved, way.copied, way.is_written) = (0, 0, false);
                 send.lengthen();
             }
         }

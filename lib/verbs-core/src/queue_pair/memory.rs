@@ -54,7 +54,8 @@ impl QueuePair {
 
     // ---- The peer's memory ----
 
-    /// Copies to or from the peer's memory, or does an atomic operation there.
+    /// Copies to or from the peer's memory, or does an atomic operation there. A long copy goes on
+    /// in the next turn.
     pub(super) fn one_sided<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -74,9 +75,14 @@ impl QueuePair {
             return Ok(());
         }
         let is_read = request.opcode.writes_own();
+        let copied = u64::from(work.way.copied);
+        let count = match request.opcode.is_atomic() {
+            true => total,
+            false => (total - copied).min(objects.budget.max(1)),
+        };
         work.places.clear();
         if let Data::Segments(segments) = &request.data {
-            let (pd, range) = (self.init.pd, (0, total));
+            let (pd, range) = (self.init.pd, (copied, count));
             let keys = &objects.keys;
             let resolved = keys.resolve(pd, segments, range, is_read, work.places);
             if resolved.is_err() {
@@ -112,6 +118,7 @@ impl QueuePair {
         if work.way.is_asked {
             return Err(Step::Stay(Pause::Event));
         }
+        let offset = offset + copied;
         let Work { lane, places, .. } = work;
         let moved = match (request.opcode, &request.data) {
             (Opcode::RdmaRead, _) => host.get(*lane, grant.window, offset, places),
@@ -119,20 +126,29 @@ impl QueuePair {
                 let before = host.atomic(*lane, grant.window, offset, operation(request));
                 before.and_then(|before| Ok(write_places(host, places, &before.to_ne_bytes())?))
             }
-            (_, Data::Inline(bytes)) => host.put(*lane, grant.window, offset, Source::Bytes(bytes)),
+            (_, Data::Inline(bytes)) => {
+                let from = copied as usize;
+                let bytes = bytes.get(from..from + count as usize).unwrap_or_default();
+                host.put(*lane, grant.window, offset, Source::Bytes(bytes))
+            }
             (_, Data::Segments(_)) => host.put(*lane, grant.window, offset, Source::Memory(places)),
         };
         match moved {
             Ok(()) => {
                 match request.opcode {
-                    Opcode::RdmaRead => self.traffic.loaded_bytes += total,
+                    Opcode::RdmaRead => self.traffic.loaded_bytes += count,
                     opcode if opcode.is_atomic() => {
-                        self.traffic.stored_bytes += total;
-                        self.traffic.loaded_bytes += total;
+                        self.traffic.stored_bytes += count;
+                        self.traffic.loaded_bytes += count;
                     }
-                    _ => self.traffic.stored_bytes += total,
+                    _ => self.traffic.stored_bytes += count,
                 }
-                Ok(())
+                objects.budget = objects.budget.saturating_sub(count);
+                work.way.copied = (copied + count) as u32;
+                match copied + count < total {
+                    true => Err(Step::Stay(Pause::Turn)),
+                    false => Ok(()),
+                }
             }
             Err(NotMoved::NoWindow) => Err(self.missed(objects, work)),
             Err(NotMoved::NotThere) => Err(self.finish(WcStatus::LocProtErr)),

@@ -31,6 +31,8 @@ pub(crate) enum Pause {
     RoomUntil(u64),
     /// A call that passes the time.
     Clock,
+    /// The next turn: enough was copied in this one.
+    Turn,
 }
 
 /// The result of a step of the current send.
@@ -44,7 +46,8 @@ pub(super) enum Step {
 }
 
 impl QueuePair {
-    /// Executes the sends of the queue until one has to wait. Returns what that one waits for.
+    /// Executes the sends of the queue until one has to wait, if only for the next turn. Returns
+    /// what that one waits for.
     /// `now`: the time in nanoseconds, if the caller knows it.
     pub fn advance<H: Host>(
         &mut self,
@@ -84,6 +87,9 @@ impl QueuePair {
                     Some(false) => {}
                     None => return Pause::Event,
                 }
+            }
+            if !objects.may_execute() {
+                return Pause::Turn;
             }
             match self.step(objects, host, now) {
                 Step::Next => self.cursor += 1,

@@ -79,6 +79,9 @@ pub(super) struct Way {
     pub is_asked: bool,
     /// Bytes of the message that were sent.
     pub moved: u64,
+    /// Bytes that were copied to or from the peer's memory. Fits 32 bits, because no message is
+    /// longer than `MAX_MESSAGE`.
+    pub copied: u32,
 }
 
 impl Default for Way {
@@ -92,6 +95,7 @@ impl Default for Way {
             misses: 0,
             is_asked: false,
             moved: 0,
+            copied: 0,
         }
     }
 }

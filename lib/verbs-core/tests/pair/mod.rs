@@ -37,6 +37,8 @@ pub struct Setup {
     pub access: Access,
     pub attributes: Attributes,
     pub signal_all: bool,
+    /// Bytes of each program's memory.
+    pub bytes: usize,
 }
 
 impl Default for Setup {
@@ -47,6 +49,7 @@ impl Default for Setup {
             access: Access::REMOTE,
             attributes: demo::attributes(),
             signal_all: false,
+            bytes: 2 * REGION,
         }
     }
 }
@@ -64,7 +67,7 @@ pub fn capacity() -> Capacity {
 impl End {
     pub fn new(qp: u32, setup: &Setup) -> End {
         let mut context = Context::new(qp << 8);
-        let program = Program::new(2 * REGION);
+        let program = Program::new(setup.bytes);
         let pd = context.alloc_pd().unwrap();
         let (send_cq, recv_cq) = (
             context.create_cq(256).unwrap(),
