@@ -486,6 +486,11 @@ impl Engine {
         self.wants_links = true;
     }
 
+    /// Takes back [`listen_at`](Self::listen_at), before lanes were made at the port.
+    pub fn unlisten(&mut self, port: Port) {
+        self.links.unlisten(port);
+    }
+
     /// Gives back the number of a queue pair.
     pub fn give_back(&mut self, number: u32) {
         self.links.give_back(number);

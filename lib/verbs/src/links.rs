@@ -221,6 +221,12 @@ impl Links {
         self.listeners.push(Listening::new(None, port, pd));
     }
 
+    /// Takes back [`listen_at`](Self::listen_at), if no queue pair has a number at the port.
+    pub fn unlisten(&mut self, port: Port) {
+        self.listeners
+            .retain(|of| of.port != port || !of.used.is_empty());
+    }
+
     /// Whether a queue pair has a number of a protection domain's listeners.
     pub fn is_used(&self, pd: Id) -> bool {
         let mut listeners = self.listeners.iter();

@@ -109,9 +109,9 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         signal_all: wanted.signal_all,
         xrcd: parts.xrcd,
     };
-    let number = match wanted.number {
+    let (number, new_port) = match wanted.number {
         None => take_number(call, &init)?,
-        Some(number) if (FIRST_LIBRARY_QPN..=LAST_QPN).contains(&number) => number,
+        Some(number) if (FIRST_LIBRARY_QPN..=LAST_QPN).contains(&number) => (number, None),
         Some(_) => return fail(EINVAL),
     };
     let created = call
@@ -153,6 +153,10 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
     });
     if inserted.is_err() {
         call.context.engine.give_back(number);
+        if let Some(port) = new_port {
+            call.context.engine.unlisten(port);
+            call.shared.return_port(call.context.owner.uid, port);
+        }
     }
     Ok(abi::CreateQpAnswer {
         qp_handle: inserted?,
@@ -168,22 +172,23 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
 
 /// Takes a number for a queue pair that the daemon runs, at a SCIF port of its protection domain.
 /// For the receiving half of an XRC connection that is the domain of a shared receive queue, whose
-/// memory the peers reach.
+/// memory the peers reach. Returns the number, and the port if it was taken for it.
 ///
 /// # Errors
 /// `EINVAL`: the context has no protection domain. `ENOMEM`.
-fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<u32> {
+fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<(u32, Option<u16>)> {
     let pd = match init.xrcd {
         None => init.pd,
         Some(xrcd) => domain_of(call.context, xrcd).ok_or(Error::new(EINVAL))?,
     };
     let engine = &mut call.context.engine;
     if let Some(number) = engine.find_number(pd) {
-        return Ok(number);
+        return Ok((number, None));
     }
     let port = call.shared.take_port(call.context.owner.uid)?;
     engine.listen_at(port, pd);
-    engine.find_number(pd).ok_or(Error::new(ENOMEM))
+    let number = engine.find_number(pd).ok_or(Error::new(ENOMEM))?;
+    Ok((number, Some(port)))
 }
 
 /// The protection domain of a shared receive queue in this XRC domain; any of the context if there

@@ -527,6 +527,7 @@ impl Fixture {
             "files",
             "objects",
             "locked_pages",
+            "ports",
             "slots",
         ];
         names.iter().map(|name| self.counter(name)).collect()

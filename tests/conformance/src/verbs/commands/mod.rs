@@ -500,7 +500,7 @@ pub fn page() -> String {
 }
 
 /// Counters in the file `stats` that count present objects.
-const PRESENT: [&str; 12] = [
+const PRESENT: [&str; 13] = [
     "pds",
     "mrs",
     "cqs",
@@ -512,6 +512,7 @@ const PRESENT: [&str; 12] = [
     "memberships",
     "objects",
     "locked_pages",
+    "ports",
     "slots",
 ];
 
