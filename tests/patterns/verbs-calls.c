@@ -83,6 +83,48 @@ static void join(struct ibv_qp *qp, uint32_t peer) {
     CHECK(qp->state == IBV_QPS_RTS);
 }
 
+/* A query gives the address as it was set, though only part of it is used. */
+static void addresses(void) {
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, NULL);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = other.qp->qp_num,
+        .max_dest_rd_atomic = 4, .min_rnr_timer = 12,
+        .ah_attr = {
+            .grh = { .flow_label = 7, .sgid_index = 0, .hop_limit = 3, .traffic_class = 9 },
+            .dlid = port.lid, .sl = 2, .src_path_bits = 1, .static_rate = 3, .is_global = 1,
+            .port_num = 1,
+        },
+    };
+    GIVES(ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid), 0);
+    struct ibv_ah_attr set = attr.ah_attr;
+    struct ibv_qp_init_attr init;
+    GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_AV, &init), 0);
+    CHECK(attr.ah_attr.dlid == 0 && attr.ah_attr.is_global == 0);
+    attr.ah_attr = set;
+    attr.qp_state = IBV_QPS_RTR;
+    attr.dest_qp_num = other.qp->qp_num;
+    attr.path_mtu = IBV_MTU_4096;
+    attr.max_dest_rd_atomic = 4;
+    attr.min_rnr_timer = 12;
+    GIVES(ibv_modify_qp(one.qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0);
+    memset(&attr, 0, sizeof attr);
+    GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_AV, &init), 0);
+    struct ibv_ah_attr *found = &attr.ah_attr;
+    CHECK(memcmp(&found->grh.dgid, &set.grh.dgid, sizeof set.grh.dgid) == 0);
+    CHECK(found->grh.flow_label == 7 && found->grh.hop_limit == 3);
+    CHECK(found->grh.traffic_class == 9 && found->grh.sgid_index == 0);
+    CHECK(found->dlid == port.lid && found->sl == 2 && found->src_path_bits == 1);
+    CHECK(found->static_rate == 3 && found->is_global == 1 && found->port_num == 1);
+    attr.qp_state = IBV_QPS_RESET;
+    GIVES(ibv_modify_qp(one.qp, &attr, IBV_QP_STATE), 0);
+    GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_AV, &init), 0);
+    CHECK(found->dlid == 0 && found->is_global == 0);
+    end_it(&one);
+    end_it(&other);
+}
+
 static struct ibv_wc next(struct ibv_cq *cq) {
     struct ibv_wc wc;
     int count;
@@ -766,6 +808,7 @@ int main(void) {
     memory_by_one_call();
     memory_that_is_not_there();
     unmapped();
+    addresses();
     buffers();
     absent();
     reliable();

@@ -352,13 +352,58 @@ static void datagrams(void) {
     free_end(&other);
 }
 
-static void chosen_queues(void) {
-    struct end one = prepare(), other = prepare();
+static struct ibv_xrcd *open_domain(int fd, int flags) {
     struct ibv_xrcd_init_attr domain = {
-        .fd = -1, .oflags = O_CREAT,
+        .fd = fd, .oflags = flags,
         .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
     };
-    struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &domain);
+    return ibv_open_xrcd(context, &domain);
+}
+
+#define NO_DOMAIN(fd, flags, number) CHECK(!open_domain(fd, flags) && errno == (number))
+
+/* By the same file comes the same domain, until all have closed it. */
+static void domains_of_files(void) {
+    static const char *const paths[] = { "/tmp/verbs-one", "/tmp/verbs-other" };
+    int files[2], again = -1;
+    for (int i = 0; i < 2; i++)
+        CHECK((files[i] = open(paths[i], O_RDWR | O_CREAT, 0600)) >= 0);
+    CHECK((again = open(paths[0], O_RDONLY)) >= 0);
+    NO_DOMAIN(-1, 0, EINVAL);
+    NO_DOMAIN(-1, O_CREAT | O_APPEND, EINVAL);
+    NO_DOMAIN(-2, O_CREAT, EBADF);
+    NO_DOMAIN(999, O_CREAT, EBADF);
+    NO_DOMAIN(files[0], 0, EAGAIN);
+    struct ibv_xrcd *first = open_domain(files[0], O_CREAT | O_EXCL);
+    struct ibv_xrcd *second = open_domain(again, O_CREAT);
+    CHECK(first && second);
+    NO_DOMAIN(files[0], O_CREAT | O_EXCL, EINVAL);
+    NO_DOMAIN(files[1], 0, EAGAIN);
+    struct end end = prepare();
+    struct ibv_srq_init_attr_ex shared = {
+        .attr = { 8, 1, 0 }, .srq_type = IBV_SRQT_XRC, .xrcd = first, .pd = pd,
+        .cq = ibv_cq_ex_to_cq(end.cq),
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
+                     IBV_SRQ_INIT_ATTR_PD,
+    };
+    struct ibv_srq *srq = ibv_create_srq_ex(context, &shared);
+    CHECK(srq != NULL);
+    GIVES(ibv_close_xrcd(first), 0);
+    GIVES(ibv_close_xrcd(second), EBUSY);
+    GIVES(ibv_destroy_srq(srq), 0);
+    GIVES(ibv_close_xrcd(second), 0);
+    NO_DOMAIN(files[0], 0, EAGAIN);
+    free_end(&end);
+    GIVES(close(again), 0);
+    for (int i = 0; i < 2; i++) {
+        GIVES(close(files[i]), 0);
+        GIVES(unlink(paths[i]), 0);
+    }
+}
+
+static void chosen_queues(void) {
+    struct end one = prepare(), other = prepare();
+    struct ibv_xrcd *xrcd = open_domain(-1, O_CREAT);
     struct ibv_srq_init_attr_ex shared = {
         .attr = { 8, 1, 0 }, .srq_type = IBV_SRQT_XRC, .xrcd = xrcd, .pd = pd,
         .cq = ibv_cq_ex_to_cq(other.cq),
@@ -416,6 +461,7 @@ int main(void) {
     threads();
     datagrams();
     chosen_queues();
+    domains_of_files();
     GIVES(ibv_dealloc_pd(pd), 0);
     GIVES(ibv_close_device(context), 0);
     return finish("extended verbs");

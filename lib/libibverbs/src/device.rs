@@ -159,6 +159,7 @@ pub fn open() -> Result<Context> {
     }
     open.push(raw.clone());
     Ok(Context {
+        file_domains: Mutex::new(Vec::new()),
         device: device(),
         cmd_fd: raw.device_fd() as c_int,
         async_fd: raw.events().fd() as c_int,

@@ -101,6 +101,7 @@ fn create(
         wr_id: 0,
         wr_flags: 0,
         is_extended,
+        address: Mutex::new(None),
         building: Mutex::new((Vec::new(), Ok(()))),
         posting: Region::default(),
         events: EventCounts::default(),
@@ -265,7 +266,13 @@ fn modify(qp: *mut Qp, attr: *const QpAttr, mask: c_int) -> Result<()> {
     let new = attributes(attr, mask)?;
     let modified = context.raw.modify_qp(of.qp_num, &new, mask);
     modified.map_err(errno_of)?;
+    if mask.contains(AttributeMask::AV) {
+        *of.address.lock() = Some(attr.ah_attr);
+    }
     if mask.contains(AttributeMask::STATE) {
+        if new.state == QpState::Reset {
+            *of.address.lock() = None;
+        }
         // SAFETY: as above; the field is for the program to read.
         unsafe { (*qp).state = attr.qp_state };
     }
@@ -303,12 +310,11 @@ fn query(qp: *mut Qp, to: *mut QpAttr, init: *mut QpInitAttr) -> Result<()> {
         dest_qp_num: attributes.dest_qpn,
         qp_access_flags: attributes.access.bits(),
         cap: capacity(&view),
-        ah_attr: AhAttr {
-            dgid: Gid::default(),
+        ah_attr: of.address.lock().unwrap_or(AhAttr {
             dlid: attributes.dlid,
             port_num: attributes.port,
             ..AhAttr::default()
-        },
+        }),
         pkey_index: attributes.pkey_index,
         en_sqd_async_notify: u8::from(attributes.notify_drained),
         sq_draining: u8::from(is_draining),

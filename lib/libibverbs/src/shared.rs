@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
 
-use syscall::error::{EBADF, EINVAL, EOPNOTSUPP};
+use syscall::error::{EAGAIN, EBADF, EINVAL, EOPNOTSUPP};
+use syscall::flag::{O_CREAT, O_EXCL};
 use verbs::Xrc;
 use verbs::table::Id;
 
@@ -29,16 +30,45 @@ pub struct XrcdInitAttr {
 fn open_xrcd(context: *mut Context, attr: *const XrcdInitAttr) -> Result<Xrcd> {
     // SAFETY: a context of ours and the caller's structure.
     let (of, attr) = unsafe { (get(context)?, get(attr)?) };
+    let (creates, is_new) = (attr.flags & O_CREAT as c_int, attr.flags & O_EXCL as c_int);
     // Both fields are required.
-    if attr.comp_mask != 0b11 {
+    if attr.comp_mask != 0b11 || attr.flags != creates | is_new {
         return Err(EINVAL);
     }
-    // A descriptor would name a domain that programs share.
-    if attr.fd < -1 {
-        return Err(EBADF);
+    let id = match attr.fd {
+        NO_FILE if creates == 0 => return Err(EINVAL),
+        NO_FILE => of.raw.open_xrcd().map_err(errno_of)?,
+        fd => open_by_file(of, fd, creates != 0, is_new != 0)?,
+    };
+    Ok(Xrcd { context, id })
+}
+
+/// The descriptor of no file: the domain is new.
+const NO_FILE: c_int = -1;
+
+/// Opens the domain of a file in this context.
+///
+/// # Errors
+/// `EBADF`: no file. `EAGAIN`: it has no domain, and none shall be made. `EINVAL`: it has one, and
+/// a new one was to be made.
+fn open_by_file(of: &Context, fd: c_int, creates: bool, is_new: bool) -> Result<Id> {
+    let fd = usize::try_from(fd).map_err(|_| EBADF)?;
+    let stat = runtime::fd::fstat(fd).map_err(|error| error.errno)?;
+    let file = (stat.st_dev, stat.st_ino);
+    let mut domains = of.file_domains.lock();
+    if let Some((_, id, users)) = domains.iter_mut().find(|(of, ..)| *of == file) {
+        if is_new {
+            return Err(EINVAL);
+        }
+        *users += 1;
+        return Ok(*id);
+    }
+    if !creates {
+        return Err(EAGAIN);
     }
     let id = of.raw.open_xrcd().map_err(errno_of)?;
-    Ok(Xrcd { context, id })
+    domains.push((file, id, 1));
+    Ok(id)
 }
 
 #[unsafe(no_mangle)]
@@ -52,7 +82,15 @@ fn close_xrcd(xrcd: *mut Xrcd) -> Result<()> {
         let of = get(xrcd)?;
         (of, get(of.context)?)
     };
-    context.raw.close_xrcd(of.id).map_err(errno_of)?;
+    let mut domains = context.file_domains.lock();
+    match domains.iter_mut().find(|(_, id, _)| *id == of.id) {
+        Some((.., users)) if *users > 1 => *users -= 1,
+        _ => {
+            context.raw.close_xrcd(of.id).map_err(errno_of)?;
+            domains.retain(|(_, id, _)| *id != of.id);
+        }
+    }
+    drop(domains);
     // SAFETY: made by `object`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(xrcd)) };
     Ok(())

@@ -33,6 +33,8 @@ pub struct Context {
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub raw: raw::Context,
+    /// The XRC domains of files: device and number of the file, and how often it is open.
+    pub file_domains: Mutex<Vec<((u64, u64), Id, usize)>>,
 }
 
 /// `struct ibv_pd`.
@@ -136,6 +138,8 @@ pub struct Qp {
     pub building: Mutex<(Vec<SendRequest>, Result<(), i32>)>,
     pub posting: Region,
     pub events: EventCounts,
+    /// The address that the program has set, as it has set it.
+    pub address: Mutex<Option<AhAttr>>,
 }
 
 /// `union ibv_gid`.
