@@ -401,6 +401,36 @@ static void domains_of_files(void) {
     }
 }
 
+/* A queue pair that receives belongs to the protection domain of the queues that its XRC domain has
+ * then, and keeps no other one. */
+static void domain_of_now(void) {
+    struct end end = prepare();
+    struct ibv_xrcd *xrcd = open_domain(-1, O_CREAT);
+    struct ibv_pd *pds[2] = { ibv_alloc_pd(context), ibv_alloc_pd(context) };
+    struct ibv_srq *srqs[2];
+    for (int i = 0; i < 2; i++) {
+        struct ibv_srq_init_attr_ex shared = {
+            .attr = { 8, 1, 0 }, .srq_type = IBV_SRQT_XRC, .xrcd = xrcd, .pd = pds[i],
+            .cq = ibv_cq_ex_to_cq(end.cq),
+            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+                         IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+        };
+        CHECK((srqs[i] = ibv_create_srq_ex(context, &shared)) != NULL);
+        if (i == 0)
+            GIVES(ibv_destroy_srq(srqs[0]), 0);
+    }
+    struct ibv_qp *qp = make(&end, (struct ibv_qp_init_attr_ex){
+        .qp_type = IBV_QPT_XRC_RECV, .xrcd = xrcd, .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+    });
+    GIVES(ibv_dealloc_pd(pds[0]), 0);
+    GIVES(ibv_destroy_srq(srqs[1]), 0);
+    GIVES(ibv_dealloc_pd(pds[1]), EBUSY);
+    GIVES(ibv_destroy_qp(qp), 0);
+    GIVES(ibv_dealloc_pd(pds[1]), 0);
+    GIVES(ibv_close_xrcd(xrcd), 0);
+    free_end(&end);
+}
+
 static void chosen_queues(void) {
     struct end one = prepare(), other = prepare();
     struct ibv_xrcd *xrcd = open_domain(-1, O_CREAT);
@@ -462,6 +492,7 @@ int main(void) {
     datagrams();
     chosen_queues();
     domains_of_files();
+    domain_of_now();
     GIVES(ibv_dealloc_pd(pd), 0);
     GIVES(ibv_close_device(context), 0);
     return finish("extended verbs");

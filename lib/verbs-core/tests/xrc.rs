@@ -4,6 +4,7 @@ mod pair;
 
 use pair::{End, LANE, Setup, settle, wait};
 use verbs_core::attributes::{Attributes, rnr_time};
+use verbs_core::context::Context;
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{
@@ -404,4 +405,29 @@ fn the_size_of_a_shared_queue_changes() {
     };
     assert_eq!(context.post_srq_recv(srq, request(4)), Ok(()));
     assert_eq!(context.post_srq_recv(srq, request(5)), Err(Error::NoMemory));
+}
+
+#[test]
+fn an_xrc_domain_serves_the_memory_of_queues_that_it_has_now() {
+    let mut context = Context::new(1);
+    let domains = [0; 2].map(|_| context.alloc_pd().unwrap());
+    let cq = context.create_cq(8).unwrap();
+    let (xrcd, other) = (context.open_xrcd().unwrap(), context.open_xrcd().unwrap());
+    assert_eq!(context.pd_of_xrcd(xrcd), Ok(None));
+    let queue = |context: &mut Context, pd, domain| {
+        context
+            .create_xrc_srq(pd, Xrc { domain, cq }, 4, 1, 0)
+            .unwrap()
+    };
+    context.create_srq(domains[0], 4, 1, 0).unwrap();
+    queue(&mut context, domains[0], other);
+    let first = queue(&mut context, domains[0], xrcd);
+    let second = queue(&mut context, domains[1], xrcd);
+    assert_eq!(context.pd_of_xrcd(xrcd), Ok(Some(domains[0])));
+    context.destroy_srq(first).unwrap();
+    assert_eq!(context.pd_of_xrcd(xrcd), Ok(Some(domains[1])));
+    context.destroy_srq(second).unwrap();
+    assert_eq!(context.pd_of_xrcd(xrcd), Ok(None));
+    context.close_xrcd(xrcd).unwrap();
+    assert_eq!(context.pd_of_xrcd(xrcd), Err(Error::NotFound));
 }

@@ -77,7 +77,6 @@ impl Context {
             cqs: BTreeMap::new(),
             qps: BTreeMap::new(),
             srqs: BTreeMap::new(),
-            xrcds: BTreeMap::new(),
             events: events.clone(),
             armed: BTreeSet::new(),
             is_polled: false,
@@ -485,7 +484,7 @@ impl Context {
         let mut state = self.lock();
         if let Some(domain) = init.xrcd {
             // Peers of the receiving half reach the memory of the domain's shared receive queues.
-            let pd = state.xrcds.get(&domain).ok_or(Error::NotFound)?;
+            let pd = state.engine.core.pd_of_xrcd(domain)?;
             let any = state.users.keys().next().copied();
             init.pd = pd.or(any).ok_or(Error::Invalid)?;
         }

@@ -48,8 +48,6 @@ pub struct State {
     /// The value that events of each queue pair carry.
     pub qps: BTreeMap<u32, u64>,
     pub srqs: BTreeMap<Id, u64>,
-    /// XRC domains, each with the protection domain of its first shared receive queue.
-    pub xrcds: BTreeMap<Id, Option<Id>>,
     pub events: Arc<Events<AsyncEvent>>,
     /// Completion queues that are armed and have a channel.
     pub armed: BTreeSet<Id>,

@@ -194,20 +194,11 @@ fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<(u32, Option<u16>)>
 /// The protection domain of a shared receive queue in this XRC domain; any of the context if there
 /// is none.
 fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
-    let of_queue = |object: &Object| match object {
-        Object::Srq(srq) => {
-            let queue = context.engine.core.srq(srq.id).ok()?;
-            let is_its = queue.xrc.is_some_and(|xrc| xrc.domain == xrcd);
-            is_its.then_some(queue.pd)
-        }
-        _ => None,
-    };
     let any = |object: &Object| match object {
         Object::Pd(pd) => Some(*pd),
         _ => None,
     };
-    let mut objects = context.objects.iter().map(|(_, object)| object);
-    let found = objects.find_map(of_queue);
+    let found = context.engine.core.pd_of_xrcd(xrcd).ok()?;
     found.or_else(|| context.objects.iter().find_map(|(_, object)| any(object)))
 }
 

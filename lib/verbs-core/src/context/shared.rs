@@ -129,6 +129,19 @@ impl Context {
         self.xrc_domains.insert(Domain { users: 0 })
     }
 
+    /// The protection domain of the shared receive queues of an XRC domain, whose memory peers
+    /// reach: that of the first one, if there is any now.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such XRC domain.
+    pub fn pd_of_xrcd(&self, xrcd: Id) -> Result<Option<Id>> {
+        self.xrc_domains.get(xrcd)?;
+        let srqs = &self.objects.srqs;
+        let mut queues = srqs.ids().filter_map(|id| srqs.get(id).ok());
+        let found = queues.find(|queue| queue.xrc.is_some_and(|xrc| xrc.domain == xrcd));
+        Ok(found.map(|queue| queue.pd))
+    }
+
     /// Closes an XRC domain.
     ///
     /// # Errors

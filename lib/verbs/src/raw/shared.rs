@@ -72,12 +72,10 @@ impl Context {
         };
         let name = Name::Xrcd(domain);
         let made = daemon.make::<_, abi::OpenXrcdAnswer>(name, Command::OpenXrcd, &request, &[]);
-        let mut state = self.lock();
         if let Err(error) = made {
-            state.engine.core.close_xrcd(domain)?;
+            self.lock().engine.core.close_xrcd(domain)?;
             return Err(error);
         }
-        state.xrcds.insert(domain, None);
         Ok(domain)
     }
 
@@ -87,10 +85,7 @@ impl Context {
     /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
     pub fn close_xrcd(&self, domain: Id) -> Result<()> {
         let mut daemon = self.daemon();
-        let mut state = self.lock();
-        state.engine.core.close_xrcd(domain)?;
-        state.xrcds.remove(&domain);
-        drop(state);
+        self.lock().engine.core.close_xrcd(domain)?;
         daemon.end(Name::Xrcd(domain));
         Ok(())
     }
@@ -131,10 +126,6 @@ impl Context {
         let (name, command) = (Name::Srq(srq), Command::CreateXsrq);
         let made = daemon.make::<_, abi::CreateSrqAnswer>(name, command, &request, &[]);
         self.keep_srq(srq, pd, user, made)?;
-        let mut state = self.lock();
-        if let Some(domain) = state.xrcds.get_mut(&of.domain) {
-            domain.get_or_insert(pd);
-        }
         Ok(srq)
     }
 
