@@ -14,7 +14,7 @@ use crate::address::lid_of;
 use crate::place::{Region, get, get_mut};
 use crate::shared::Xrcd;
 use crate::types::{
-    AhAttr, Context, Cq, EventCounts, Gid, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
+    AhAttr, Context, Cq, EventCounts, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
 };
 use crate::{Result, errno_of, number};
 

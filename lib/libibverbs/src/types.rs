@@ -33,9 +33,11 @@ pub struct Context {
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub raw: raw::Context,
-    /// The XRC domains of files: device and number of the file, and how often it is open.
-    pub file_domains: Mutex<Vec<((u64, u64), Id, usize)>>,
+    pub file_domains: Mutex<Vec<FileDomain>>,
 }
+
+/// The XRC domain of a file: device and number of the file, and how often it is open.
+pub type FileDomain = ((u64, u64), Id, usize);
 
 /// `struct ibv_pd`.
 #[repr(C)]
