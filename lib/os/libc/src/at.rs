@@ -12,11 +12,12 @@ use syscall::error::{EINVAL, Error};
 use syscall::flag::O_CREAT;
 
 use crate::files::{self, path_of};
-use crate::{descriptor, errno, points, slashes, transfers};
+use crate::{attributes, descriptor, errno, points, slashes, transfers};
 
 /// C's `AT_FDCWD`: names are relative to the working directory.
 const HERE: c_int = -100;
 const AT_REMOVEDIR: c_int = 0x400;
+const AT_EACCESS: c_int = 0x400;
 
 /// The path of a name relative to a directory.
 ///
@@ -53,7 +54,6 @@ unsafe fn with_path(
 }
 
 unsafe extern "C" {
-    fn access(path: *const c_char, mode: c_int) -> c_int;
     fn chmod(path: *const c_char, mode: c_uint) -> c_int;
     fn mkdir(path: *const c_char, mode: c_uint) -> c_int;
     fn rmdir(path: *const c_char) -> c_int;
@@ -123,11 +123,16 @@ unsafe extern "C" fn fchmodat(
 unsafe extern "C" fn faccessat(
     directory: c_int,
     name: *const c_char,
-    mode: c_int,
-    _flags: c_int,
+    wanted: c_int,
+    flags: c_int,
 ) -> c_int {
+    let effective = flags & AT_EACCESS != 0;
     // SAFETY: see above.
-    unsafe { with_path(directory, name, |path| access(path, mode)) }
+    unsafe {
+        with_path(directory, name, |path| {
+            errno::done(attributes::check_access(path, wanted, effective))
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -236,9 +241,5 @@ unsafe extern "C" fn utimensat(
     _flags: c_int,
 ) -> c_int {
     // SAFETY: see above.
-    unsafe {
-        with_path(directory, name, |path| {
-            crate::attributes::set_times(path, times)
-        })
-    }
+    unsafe { with_path(directory, name, |path| attributes::set_times(path, times)) }
 }

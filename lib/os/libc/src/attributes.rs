@@ -6,7 +6,8 @@ use core::ffi::{c_char, c_int};
 use libredox::data::TimeSpec;
 use libredox::flag::{O_CLOEXEC, O_PATH};
 use runtime::{Result, fd};
-use syscall::error::{EINVAL, EOPNOTSUPP, Error};
+use syscall::error::{EACCES, EINVAL, EOPNOTSUPP, Error};
+use syscall::flag::{MODE_CHR, MODE_DIR, MODE_TYPE, O_STAT, O_WRONLY};
 
 use crate::files::{Timespec, path_of};
 use crate::{descriptor, errno, slashes};
@@ -24,6 +25,78 @@ unsafe fn with_file(
     let done = action(number).map_err(|error| Error::new(error.errno()));
     fd::close(number)?;
     done
+}
+
+/// C's `X_OK`, `W_OK` and `R_OK` are these bits, as are those of each class in a file's mode.
+const EXECUTE: u32 = 1;
+const WRITE: u32 = 2;
+const ALL: u32 = 7;
+
+/// Whether a user may use a file of this mode in these ways. Root may read and write every file,
+/// and execute what is a directory or what somebody may execute.
+fn allows(stat: &syscall::Stat, user: u32, group: u32, wanted: u32) -> bool {
+    let mode = u32::from(stat.st_mode);
+    let is_directory = stat.st_mode & MODE_TYPE == MODE_DIR;
+    let classes = [mode >> 6 & ALL, mode >> 3 & ALL, mode & ALL];
+    let allowed = match classes {
+        _ if user == 0 && (is_directory || mode & 0o111 != 0) => ALL,
+        _ if user == 0 => ALL & !EXECUTE,
+        [owner, ..] if user == stat.st_uid => owner,
+        [_, members, _] if group == stat.st_gid => members,
+        [.., others] => others,
+    };
+    allowed & wanted == wanted
+}
+
+/// Whether the program may use a file in these ways, by the real ids or by the effective ones. The
+/// file is judged by its mode and not opened for use: that has effects on devices and refuses
+/// directories.
+///
+/// # Errors
+/// `EACCES`: it may not; `EINVAL`: there is no such way; those of finding the file.
+///
+/// # Safety
+/// `path` is null or a string.
+pub unsafe fn check_access(path: *const c_char, wanted: c_int, effective: bool) -> Result<()> {
+    let wanted = u32::try_from(wanted).ok().filter(|wanted| *wanted <= ALL);
+    let wanted = wanted.ok_or(Error::new(EINVAL))?;
+    // SAFETY: the caller's string.
+    let path = unsafe { path_of(path) }?;
+    let number = slashes::open(path, O_STAT | O_CLOEXEC as usize)?;
+    let stat = fd::fstat(number);
+    fd::close(number)?;
+    let stat = stat?;
+    let ids = runtime::process::own_meta();
+    let (user, group) = match effective {
+        true => (ids.euid, ids.egid),
+        false => (ids.ruid, ids.rgid),
+    };
+    if stat.st_mode & 0o777 == 0 && user != 0 && stat.st_mode & MODE_TYPE == MODE_CHR {
+        // Some schemes keep no modes and decide when a device is opened.
+        let flags = if wanted & WRITE != 0 {
+            O_WRONLY
+        } else {
+            O_STAT
+        };
+        return fd::close(slashes::open(path, flags | O_CLOEXEC as usize)?);
+    }
+    match allows(&stat, user, group, wanted) {
+        true => Ok(()),
+        false => Err(Error::new(EACCES)),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn access(path: *const c_char, wanted: c_int) -> c_int {
+    // SAFETY: the same contract.
+    errno::done(unsafe { check_access(path, wanted, false) })
+}
+
+/// As `access`, by the effective ids.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn eaccess(path: *const c_char, wanted: c_int) -> c_int {
+    // SAFETY: the same contract.
+    errno::done(unsafe { check_access(path, wanted, true) })
 }
 
 fn change_mode(number: usize, mode: u32) -> libredox::error::Result<()> {

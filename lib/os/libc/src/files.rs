@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EAGAIN, EBADF, ECONNRESET, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
-use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
+use syscall::flag::{MODE_FILE, MODE_TYPE, O_CREAT, O_DIRECTORY, O_TRUNC, O_WRONLY, RwFlags};
 
 use crate::parts::{self, Part, parts_of};
 use crate::{descriptor, errno, linux_names, own, points, slashes, strings, umad, uverbs};
@@ -363,19 +363,6 @@ extern "C" fn isatty(number: c_int) -> c_int {
             0
         }
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    // The schemes check rights when a file is opened; here the file has to exist, and for W_OK to
-    // be writable.
-    const W_OK: c_int = 2;
-    // SAFETY: the caller's string.
-    let result = unsafe { path_of(path) }.and_then(|path| {
-        let flags = if mode & W_OK != 0 { O_WRONLY } else { O_STAT };
-        fd::close(slashes::open(path, flags | O_CLOEXEC)?)
-    });
-    errno::done(result)
 }
 
 #[unsafe(no_mangle)]
