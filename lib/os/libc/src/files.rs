@@ -540,11 +540,40 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
             descriptor::note_use(number);
             return of_library(result);
         }
+        let mut has_data = false;
         parts::each(parts, |part| {
-            // SAFETY: the caller's buffers.
-            unsafe { read_raw(number, part.start, part.length) }
+            // SAFETY: the caller's buffers, here and in the call below.
+            let count = match has_data {
+                false => unsafe { read_raw(number, part.start, part.length) },
+                true => unsafe { read_rest(number, part) },
+            }?;
+            has_data |= count > 0;
+            Ok(count)
         })
     }))
+}
+
+/// Reads what is there without waiting, for a call that has read a part before. Reads nothing from
+/// files of which this library does not know how to do that.
+///
+/// # Safety
+/// As of [`read_raw`].
+unsafe fn read_rest(number: c_int, part: &Part) -> Result<usize> {
+    let is_device = descriptor::is_umad(number) || uverbs::is_device(number);
+    if is_device || own::is_own(number) || is_waited_for(number, part.length) {
+        return Ok(0);
+    }
+    let descriptor = descriptor::check(number)?;
+    if fd::fstat(descriptor)?.st_mode & MODE_TYPE == MODE_FILE {
+        // It never waits, and the next part is at its position, which the call below leaves alone.
+        // SAFETY: the caller's promise.
+        return unsafe { read_raw(number, part.start, part.length) };
+    }
+    let flags = RwFlags::NONBLOCK.bits() as usize;
+    let place = part.start as usize;
+    let arguments = [descriptor, place, part.length, usize::MAX, flags, 0];
+    // SAFETY: the caller's promise.
+    unsafe { sys::call(syscall::SYS_READ2, arguments) }
 }
 
 #[unsafe(no_mangle)]
