@@ -169,10 +169,14 @@ extern "C" fn setgid(group: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int {
     const WNOHANG: c_int = 1;
-    // -1 and 0 mean any child, as there are no process groups.
-    let process = u32::try_from(process).unwrap_or(0);
     let polls = options & WNOHANG != 0;
-    match points::interruptible(|| system::wait_pid_once(process, polls)) {
+    let wait = || match process {
+        -1 => system::wait_pid_once(0, polls),
+        1.. => system::wait_pid_once(process as u32, polls),
+        // The own group is 0 for the process manager, too.
+        _ => system::wait_group_once(process.unsigned_abs(), polls),
+    };
+    match points::interruptible(wait) {
         Ok(Some((process, end))) => {
             children::ended(process);
             if !status.is_null() {

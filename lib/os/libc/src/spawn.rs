@@ -315,6 +315,19 @@ impl Numbers {
     }
 }
 
+/// The directories in which a name without a slash is looked for: the program's present `PATH`,
+/// with the names here in place of Linux's.
+fn search_path() -> String {
+    const USUAL: &str = "/scheme/initfs/bin";
+    let Some(path) = environment::find(b"PATH") else {
+        return String::from(USUAL);
+    };
+    // SAFETY: a variable's value is a string.
+    let path = String::from_utf8_lossy(unsafe { strings::bytes(path) });
+    let directories: Vec<_> = path.split(':').map(linux_names::here).collect();
+    directories.join(":")
+}
+
 fn split(entries: Vec<String>) -> Vec<(String, String)> {
     let pair = |entry: &String| {
         let (name, value) = entry.split_once('=')?;
@@ -367,6 +380,7 @@ unsafe extern "C" fn posix_spawnp(
             Err(error) => return Ok(Err(error)),
         };
         let mut command = command_with(&program, &arguments, variables.clone(), numbers);
+        command.search_path(&search_path());
         if has(SET_GROUP) {
             command.group(group);
         }
@@ -428,9 +442,12 @@ unsafe fn replace(
             Some(vector) => split(texts(vector)),
             None => environment::variables(),
         };
-        command(&program, &texts(arguments), variables)
+        let mut command = command(&program, &texts(arguments), variables);
+        command.search_path(&search_path());
+        command
     };
-    stream::flush_all();
+    // What is buffered in streams is lost, as POSIX says: after a `fork` it is the parent's, which
+    // writes it itself.
     let mut exec = Exec {
         command,
         error: None,

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use libredox::protocol::ProcCall;
 use syscall::error::{
-    EACCES, EAGAIN, ECHILD, EINTR, EISDIR, ENOENT, ENOEXEC, ENOSYS, ESRCH, Error, Result,
+    EACCES, EAGAIN, ECHILD, EINTR, EISDIR, ENOENT, ENOEXEC, ENOSYS, ENOTDIR, ESRCH, Error, Result,
 };
 use syscall::flag::CallFlags;
 
@@ -86,6 +86,8 @@ pub struct Command {
     leaves: Option<[u64; 3]>,
     /// Signals that have their usual effect. Signal n is bit n - 1.
     usual_signals: u64,
+    /// The directories to look in for the program instead of those of `PATH`.
+    search: Option<String>,
 }
 
 impl Command {
@@ -106,7 +108,15 @@ impl Command {
             namespace: None,
             leaves: None,
             usual_signals: 0,
+            search: None,
         }
+    }
+
+    /// Looks for the program in these directories, which are written as in `PATH`, and no others.
+    /// The interpreter of a script is then also looked for in `PATH`.
+    pub fn search_path(&mut self, directories: &str) -> &mut Self {
+        self.search = Some(directories.into());
+        self
     }
 
     /// Sets the program's argument 0, its own name. A script gets its path instead.
@@ -222,7 +232,9 @@ impl Command {
 
     /// Finds the program, or the one that the first line of a script names, and reads its headers.
     fn open_program(&self) -> Result<Found> {
-        let (path, mut file) = find_program(&self.program)?;
+        let usual = env::var("PATH").unwrap_or_else(|| "/scheme/initfs/bin".into());
+        let search = self.search.as_ref().unwrap_or(&usual);
+        let (path, mut file) = find_program(&self.program, search)?;
         let script = match elf::read(&mut file).map_err(directory_is_no_program) {
             Err(Error { errno: ENOEXEC }) => path,
             program => {
@@ -240,12 +252,16 @@ impl Command {
             script::interpreter(&start[..count]).ok_or(Error::new(ENOEXEC))?;
         // Directories of other systems' interpreters do not exist here, but programs of that name
         // may.
-        let found = match find_program(interpreter) {
-            Err(Error { errno: ENOENT }) => {
-                find_program(interpreter.rsplit('/').next().unwrap_or_default())
-            }
-            found => found,
-        };
+        let name = interpreter.rsplit('/').next().unwrap_or_default();
+        let found = find_program(interpreter, search)
+            .or_else(|error| match error.errno {
+                ENOENT => find_program(name, search),
+                _ => Err(error),
+            })
+            .or_else(|error| match error.errno {
+                ENOENT => find_program(name, &usual),
+                _ => Err(error),
+            });
         let (path, mut file) = found?;
         let program = elf::read(&mut file).map_err(directory_is_no_program)?;
         let mut before = alloc::vec![String::from(interpreter)];
@@ -373,9 +389,10 @@ struct Found {
     before: Vec<String>,
 }
 
-/// Opens the file of a name with a slash, or else of the first program in `PATH` with that name.
-/// Also returns its absolute path.
-fn find_program(name: &str) -> Result<(String, ProgramFile)> {
+/// Opens the file of a name with a slash, or else of the first program with that name in the
+/// directories of `search`, which colons separate; an empty one is the current directory. Also
+/// returns its absolute path.
+fn find_program(name: &str, search: &str) -> Result<(String, ProgramFile)> {
     let open = |candidate: &str| -> Result<(String, ProgramFile)> {
         let candidate = path::canonical(candidate)?;
         let file = ProgramFile::open(&candidate).map_err(directory_is_no_program)?;
@@ -387,12 +404,14 @@ fn find_program(name: &str) -> Result<(String, ProgramFile)> {
     if name.contains(['/', ':']) {
         return open(name);
     }
-    let search = env::var("PATH").unwrap_or_else(|| "/scheme/initfs/bin".into());
     let mut result = Err(Error::new(ENOENT));
-    for directory in search.split(':').filter(|directory| !directory.is_empty()) {
+    for directory in search.split(':') {
+        let directory = if directory.is_empty() { "." } else { directory };
         match open(&alloc::format!("{directory}/{name}")) {
             Ok(found) => return Ok(found),
-            Err(Error { errno: ENOENT }) => {}
+            Err(Error {
+                errno: ENOENT | ENOTDIR,
+            }) => {}
             Err(error) => result = Err(error),
         }
     }
@@ -540,8 +559,17 @@ pub fn wait_pid(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
 
 /// As [`wait_pid`], and is not restarted when interrupted (EINTR).
 pub fn wait_pid_once(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
+    wait_once(ProcCall::Waitpid, pid, poll)
+}
+
+/// As [`wait_pid_once`], for any child in this process group; 0 is the own group.
+pub fn wait_group_once(group: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
+    wait_once(ProcCall::Waitpgid, group, poll)
+}
+
+fn wait_once(call: ProcCall, target: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
     let process = fd::check(state::proc_fd()).map_err(|_| Error::new(ECHILD))?;
-    let metadata = [ProcCall::Waitpid as u64, u64::from(pid), u64::from(poll)];
+    let metadata = [call as u64, u64::from(target), u64::from(poll)];
     let mut status = [0_usize];
     // SAFETY: the payload is one live word of our own.
     let result = unsafe {
