@@ -1,4 +1,4 @@
-/* Streams and formatted text. Not there: %n$ arguments. */
+/* Streams and formatted text. */
 #ifndef _STDIO_H
 #define _STDIO_H
 #include <features.h>

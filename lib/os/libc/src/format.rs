@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 /// The arguments of a format, in order.
 pub trait Arguments {
+    /// Makes the argument of this number the next one; the first has number 1.
+    fn select(&mut self, number: usize);
     /// The next argument: an `int`, or a `long` if `wide`; sign extended to 64 bits.
     fn integer(&mut self, wide: bool) -> i64;
     /// The next argument, a `double`.
@@ -37,6 +39,9 @@ impl Output for Vec<u8> {
 /// The greatest width and precision; only broken formats ask for more.
 const LIMIT: usize = 1 << 20;
 
+/// The greatest number of an argument, C's `NL_ARGMAX`.
+pub const MOST_NUMBERED: usize = 4096;
+
 #[derive(Clone, Copy, Default)]
 struct Specification {
     left: bool,
@@ -47,6 +52,8 @@ struct Specification {
     width: usize,
     precision: Option<usize>,
     length: Length,
+    /// The number of the argument, if the format gives one (`%2$d`).
+    number: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -135,8 +142,21 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// Takes the number of an argument with its `$`, if that is what follows.
+    fn argument_number(&mut self) -> Option<usize> {
+        let mut ahead = Reader { rest: self.rest };
+        let number = ahead.number();
+        let is_number = (1..=MOST_NUMBERED).contains(&number) && ahead.next() == Some(b'$');
+        is_number.then(|| {
+            self.rest = &self.rest[self.rest.len() - ahead.rest.len()..];
+            number
+        })
+    }
+}
+
 /// Writes the converted format; returns its length in bytes. Unknown conversions are copied
-/// unchanged.
+/// unchanged. `arguments` must be able to select them if the format numbers them.
 pub fn print(output: &mut dyn Output, text: &[u8], arguments: &mut dyn Arguments) -> usize {
     let mut output = Counted { output, count: 0 };
     let mut reader = Reader { rest: text };
@@ -152,7 +172,12 @@ pub fn print(output: &mut dyn Output, text: &[u8], arguments: &mut dyn Arguments
         reader.next();
         let specification = specification(&mut reader, arguments);
         let known = match reader.next() {
-            Some(conversion) => convert(&mut output, conversion, specification, arguments),
+            Some(conversion) => {
+                if let Some(number) = specification.number {
+                    arguments.select(number);
+                }
+                convert(&mut output, conversion, specification, arguments)
+            }
             None => false,
         };
         if !known {
@@ -163,7 +188,18 @@ pub fn print(output: &mut dyn Output, text: &[u8], arguments: &mut dyn Arguments
 }
 
 fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Specification {
-    let mut found = Specification::default();
+    let mut found = Specification {
+        number: reader.argument_number(),
+        ..Specification::default()
+    };
+    /// The next argument, or the one whose number follows the `*`.
+    fn width(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> i64 {
+        reader.next();
+        if let Some(number) = reader.argument_number() {
+            arguments.select(number);
+        }
+        arguments.integer(false)
+    }
     loop {
         match reader.peek() {
             Some(b'-') => found.left = true,
@@ -171,13 +207,14 @@ fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Spec
             Some(b' ') => found.space = true,
             Some(b'#') => found.alternate = true,
             Some(b'0') => found.zero = true,
+            // Groups of digits, which the locale "C" does not have.
+            Some(b'\'') => {}
             _ => break,
         }
         reader.next();
     }
     if reader.peek() == Some(b'*') {
-        reader.next();
-        let width = arguments.integer(false);
+        let width = width(reader, arguments);
         found.left |= width < 0;
         found.width = usize::try_from(width.unsigned_abs()).map_or(LIMIT, |width| width.min(LIMIT));
     } else {
@@ -186,9 +223,8 @@ fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Spec
     if reader.peek() == Some(b'.') {
         reader.next();
         if reader.peek() == Some(b'*') {
-            reader.next();
             // A negative precision means none.
-            let precision = usize::try_from(arguments.integer(false)).ok();
+            let precision = usize::try_from(width(reader, arguments)).ok();
             found.precision = precision.map(|precision| precision.min(LIMIT));
         } else {
             found.precision = Some(reader.number());
@@ -509,6 +545,9 @@ mod tests {
     }
 
     impl Arguments for List {
+        fn select(&mut self, _number: usize) {
+            panic!("a list is read in order");
+        }
         fn integer(&mut self, wide: bool) -> i64 {
             match self.values.pop_front() {
                 Some(Value::Integer(value)) if wide => value,

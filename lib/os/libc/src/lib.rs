@@ -24,6 +24,7 @@ pub mod find;
 pub mod format;
 pub mod linux_names;
 pub mod number;
+pub mod numbered;
 pub mod random;
 pub mod scan;
 pub mod versions;

@@ -5,10 +5,10 @@ use core::ffi::{VaList, c_char, c_int};
 
 use syscall::error::ENOMEM;
 
-use crate::format::{self, Arguments, Output};
+use crate::format::{Arguments, Output};
 use crate::scan::{self, Input, Targets};
 use crate::stream::{self, File, State};
-use crate::{descriptor, errno, files, strings, wide};
+use crate::{descriptor, errno, files, numbered, strings, wide};
 
 /// C's argument list for a format.
 struct List<'a, 'b> {
@@ -18,6 +18,10 @@ struct List<'a, 'b> {
 // Each method reads the next argument with the type that the format names: C's contract for the
 // caller.
 impl Arguments for List<'_, '_> {
+    fn select(&mut self, _number: usize) {
+        // `numbered::print` reads a list in its order only.
+    }
+
     fn integer(&mut self, wide: bool) -> i64 {
         // SAFETY: see above.
         unsafe {
@@ -79,7 +83,7 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
 pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     // SAFETY: the caller's string.
-    format::print(
+    numbered::print(
         &mut text,
         unsafe { strings::bytes(format) },
         &mut List { list },
@@ -123,7 +127,7 @@ unsafe extern "C" fn vsnprintf(
     // SAFETY: the caller's string, arguments and buffer.
     unsafe {
         let bytes = strings::bytes(format);
-        let count = format::print(&mut buffer, bytes, &mut List { list: &mut list });
+        let count = numbered::print(&mut buffer, bytes, &mut List { list: &mut list });
         if size > 0 {
             *place.add(buffer.used) = 0;
         }
@@ -239,29 +243,75 @@ unsafe extern "C" fn asprintf(place: *mut *mut c_char, format: *const c_char, li
 /// C's list of pointers for `scanf`.
 struct Places<'a, 'b> {
     list: &'a mut VaList<'b>,
+    /// The first pointers of the list, once a format has picked one by its number.
+    first: Vec<usize>,
+    /// The number that the format has given for the next pointer.
+    number: Option<usize>,
+}
+
+impl<'a, 'b> Places<'a, 'b> {
+    fn new(list: &'a mut VaList<'b>) -> Self {
+        Places {
+            list,
+            first: Vec::new(),
+            number: None,
+        }
+    }
+
+    /// The next pointer, or the one that was selected.
+    ///
+    /// # Safety
+    /// The list has it.
+    unsafe fn next<T>(&mut self) -> *mut T {
+        let Some(number) = self.number.take() else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.list.arg::<*mut T>() };
+        };
+        while self.first.len() < number {
+            // SAFETY: the caller's promise; all arguments of `scanf` are pointers.
+            self.first.push(unsafe { self.list.arg::<usize>() });
+        }
+        self.first[number - 1] as *mut T
+    }
 }
 
 // Each method takes the next pointer, which by the format points to such a value.
 impl Targets for Places<'_, '_> {
+    fn select(&mut self, number: usize) {
+        self.number = Some(number);
+    }
+
+    fn allocated(&mut self, bytes: &[u8]) -> bool {
+        // The copy has a zero byte behind it, which `%mc` does not ask for and which does no harm.
+        let copy = strings::duplicate(bytes);
+        if copy.is_null() {
+            errno::set(ENOMEM);
+            return false;
+        }
+        // SAFETY: see above.
+        unsafe { self.next::<*mut c_char>().write_unaligned(copy) };
+        true
+    }
+
     fn integer(&mut self, value: i64, bytes: usize) {
         // SAFETY: see above.
-        unsafe { store(self.list.arg::<*mut u8>(), bytes, value) };
+        unsafe { store(self.next::<u8>(), bytes, value) };
     }
 
     fn double(&mut self, value: f64) {
         // SAFETY: see above.
-        unsafe { self.list.arg::<*mut f64>().write_unaligned(value) };
+        unsafe { self.next::<f64>().write_unaligned(value) };
     }
 
     fn single(&mut self, value: f32) {
         // SAFETY: see above.
-        unsafe { self.list.arg::<*mut f32>().write_unaligned(value) };
+        unsafe { self.next::<f32>().write_unaligned(value) };
     }
 
     fn text(&mut self, bytes: &[u8], terminated: bool) {
         // SAFETY: see above.
         unsafe {
-            let place = self.list.arg::<*mut u8>();
+            let place = self.next::<u8>();
             place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             if terminated {
                 *place.add(bytes.len()) = 0;
@@ -307,7 +357,7 @@ pub unsafe extern "C" fn vsscanf(
     // SAFETY: the caller's strings and pointers.
     unsafe {
         let mut input = Text(text);
-        let mut places = Places { list: &mut list };
+        let mut places = Places::new(&mut list);
         scan::scan(&mut input, strings::bytes(format), &mut places)
     }
 }
@@ -322,7 +372,7 @@ pub unsafe extern "C" fn vfscanf(
     unsafe {
         let format = strings::bytes(format);
         stream::with(file, |mut state| {
-            scan::scan(&mut state, format, &mut Places { list: &mut list })
+            scan::scan(&mut state, format, &mut Places::new(&mut list))
         })
     }
 }

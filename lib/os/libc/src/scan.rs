@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::format::MOST_NUMBERED;
 use crate::number;
 
 /// A source of text: one byte at a time, with one byte of lookahead.
@@ -14,6 +15,11 @@ pub trait Input {
 
 /// The destinations of values: the pointers that the caller of `scanf` passes, in order.
 pub trait Targets {
+    /// Makes the pointer of this number the next one; the first has number 1.
+    fn select(&mut self, number: usize);
+    /// Stores the address of new memory with a copy of the bytes and a zero byte behind them, which
+    /// the program frees. False if there is no memory.
+    fn allocated(&mut self, bytes: &[u8]) -> bool;
     /// Stores an integer in `bytes` bytes at the next pointer.
     fn integer(&mut self, value: i64, bytes: usize);
     /// Stores a `double`.
@@ -121,6 +127,10 @@ fn literal(input: &mut Counted<'_>, byte: u8) -> End {
 
 /// A conversion, from its `%` to its letter, and the set of `%[…]`.
 struct Specification {
+    /// The number of the pointer, if the format gives one (`%2$d`).
+    number: Option<usize>,
+    /// `m`: text is stored in new memory, whose address goes to the pointer.
+    allocates: bool,
     /// `*`: the value is not stored.
     suppressed: bool,
     /// The most bytes to take; 0 if not given.
@@ -137,15 +147,37 @@ impl Specification {
     /// Reads a specification from `format`, just after the `%`; `None` if the format ends before
     /// the letter.
     fn read(format: &mut Bytes<'_>) -> Option<Self> {
+        let found = number::integer(format.0, 10);
+        let number = (format.0.get(found.length) == Some(&b'$'))
+            .then(|| usize::try_from(found.magnitude).ok())
+            .flatten()
+            .filter(|number| (1..=MOST_NUMBERED).contains(number));
+        if number.is_some() {
+            format.0 = &format.0[found.length + 1..];
+        }
+        // `'` is for groups of digits, which the locale "C" does not have.
+        let is_flag = |format: &mut Bytes<'_>| {
+            let is_quote = format.peek() == Some(b'\'');
+            if is_quote {
+                format.take();
+            }
+            is_quote
+        };
+        while is_flag(format) {}
         let suppressed = format.peek() == Some(b'*');
         if suppressed {
             format.take();
         }
+        while is_flag(format) {}
         let mut width = 0;
         if format.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             let number = number::integer(format.0, 10);
             format.0 = &format.0[number.length..];
             width = usize::try_from(number.magnitude).unwrap_or(usize::MAX);
+        }
+        let allocates = format.peek() == Some(b'm');
+        if allocates {
+            format.take();
         }
         let mut bytes = 4;
         while let Some(letter @ (b'h' | b'l' | b'j' | b'z' | b't' | b'q' | b'L')) = format.peek() {
@@ -164,6 +196,8 @@ impl Specification {
             Set::default()
         };
         Some(Specification {
+            number,
+            allocates,
             suppressed,
             width,
             bytes,
@@ -182,12 +216,26 @@ impl Specification {
     }
 
     /// Stores the value by calling `store`, unless the conversion is suppressed.
-    fn assign(&self, store: impl FnOnce()) -> End {
+    fn assign(&self, targets: &mut dyn Targets, store: impl FnOnce(&mut dyn Targets)) -> End {
         if self.suppressed {
             return End::Nothing;
         }
-        store();
+        if let Some(number) = self.number {
+            targets.select(number);
+        }
+        store(targets);
         End::Assigned
+    }
+
+    /// Stores text, in new memory if the conversion asks for that.
+    fn assign_text(&self, targets: &mut dyn Targets, text: &[u8], terminated: bool) -> End {
+        let mut has_memory = true;
+        let end = self.assign(targets, |targets| match self.allocates {
+            true => has_memory = targets.allocated(text),
+            false => targets.text(text, terminated),
+        });
+        // As where a read fails.
+        if has_memory { end } else { End::OutOfInput }
     }
 
     /// `%d`, `%i`, `%u`, `%x`, `%X`, `%o`, `%p`.
@@ -208,7 +256,7 @@ impl Specification {
             _ => found.unsigned().0 as i64,
         };
         let bytes = if self.letter == b'p' { 8 } else { self.bytes };
-        self.assign(|| targets.integer(value, bytes))
+        self.assign(targets, |targets| targets.integer(value, bytes))
     }
 
     /// `%f`, `%e`, `%g`, `%a`, in lower or upper case.
@@ -218,7 +266,7 @@ impl Specification {
         if length == 0 || length != text.len() {
             return End::Mismatch;
         }
-        self.assign(|| match self.bytes {
+        self.assign(targets, |targets| match self.bytes {
             8 => targets.double(value),
             _ => targets.single(number::single(&text).0),
         })
@@ -231,13 +279,13 @@ impl Specification {
         if text.len() < wanted {
             return End::OutOfInput;
         }
-        self.assign(|| targets.text(&text, false))
+        self.assign_text(targets, &text, false)
     }
 
     /// `%s`: the bytes up to the next space.
     fn word(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
         let text = input.collect(self.limit(), |byte| !number::is_space(byte));
-        self.assign(|| targets.text(&text, true))
+        self.assign_text(targets, &text, true)
     }
 
     /// `%[…]`.
@@ -246,7 +294,7 @@ impl Specification {
         if text.is_empty() {
             return End::Mismatch;
         }
-        self.assign(|| targets.text(&text, true))
+        self.assign_text(targets, &text, true)
     }
 }
 
@@ -257,7 +305,9 @@ fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn
     match specification.letter {
         b'n' => {
             let taken = input.taken as i64;
-            specification.assign(|| targets.integer(taken, specification.bytes));
+            specification.assign(targets, |targets| {
+                targets.integer(taken, specification.bytes)
+            });
             // It does not count as a value.
             return End::Nothing;
         }
@@ -343,6 +393,14 @@ mod tests {
     struct List(Vec<String>);
 
     impl Targets for List {
+        fn select(&mut self, number: usize) {
+            self.0.push(format!("{number}$"));
+        }
+        fn allocated(&mut self, bytes: &[u8]) -> bool {
+            self.0
+                .push(format!("{}:allocated", String::from_utf8_lossy(bytes)));
+            bytes != b"full"
+        }
         fn integer(&mut self, value: i64, bytes: usize) {
             self.0.push(format!("{value}:{bytes}"));
         }
@@ -394,6 +452,27 @@ mod tests {
         check(" ab", "%3c%n", 1, &[" ab:false", "3:4"]);
         check("0x7f 9", "%p %*s", 1, &["127:8"]);
         check("1", "%d%", 1, &["1:4"]);
+    }
+
+    #[test]
+    fn pointers_by_number_and_new_memory() {
+        check("5 6", "%2$d %1$hd", 2, &["2$", "5:4", "1$", "6:2"]);
+        check("5 6", "%'d %*'d", 1, &["5:4"]);
+        check(
+            "ab cd1",
+            "%ms %m[a-z]",
+            2,
+            &["ab:allocated", "cd:allocated"],
+        );
+        check(
+            "abc",
+            "%1$2mc%m[^x]",
+            2,
+            &["1$", "ab:allocated", "c:allocated"],
+        );
+        check("ab 5", "%*ms %d", 1, &["5:4"]);
+        check("full 5", "%ms %d", -1, &["full:allocated"]);
+        check("5", "$%d", 0, &[]);
     }
 
     #[test]
