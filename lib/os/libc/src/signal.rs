@@ -76,10 +76,18 @@ unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Acti
     }
 }
 
+/// Whether a signal would stop the process, which nothing here can do.
+fn would_stop(number: c_int) -> bool {
+    /// SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU.
+    const STOPPING: core::ops::RangeInclusive<c_int> = 19..=22;
+    let usual = || handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == DEFAULT);
+    STOPPING.contains(&number) && usual()
+}
+
 /// Runs the program's handler, or does the signal's default action.
 #[unsafe(no_mangle)]
 pub extern "C" fn raise(number: c_int) -> c_int {
-    if handlers::exchange(number, None).is_none() {
+    if would_stop(number) || handlers::exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
     arrivals::arrives_here(number, Origin::own());
@@ -133,8 +141,6 @@ fn handle_own(number: c_int) -> Handled {
 /// cancellation point. Number 0 says whether the thread runs.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_int {
-    /// Those that would stop the process.
-    const STOPPING: core::ops::RangeInclusive<c_int> = 19..=22;
     // SAFETY: the caller's thread, which was neither joined nor detached and has ended since.
     let record = unsafe { pthread::share(thread) };
     let Some(bit) = masks::bit(number) else {
@@ -146,7 +152,7 @@ unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int)
     };
     if thread == pthread::own() {
         drop(record);
-        return raise(number);
+        return if raise(number) == 0 { 0 } else { EINVAL };
     }
     if !record.runs() {
         return ESRCH;
@@ -154,7 +160,7 @@ unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int)
     let is_blocked = masks::of(record.id()) & bit != 0;
     let usual = handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == DEFAULT);
     match usual {
-        true if STOPPING.contains(&number) => return EINVAL,
+        true if would_stop(number) => return EINVAL,
         _ if is_blocked => {}
         _ if handlers::is_without_effect(number) => return 0,
         // The signal ends the process, whatever the thread does.
