@@ -13,7 +13,7 @@ use crate::{errno, strings};
 #[unsafe(no_mangle)]
 static mut environ: *mut *mut c_char = null_mut();
 
-/// The vector that this library has made last, whose memory it may free.
+/// The vector that this library has made last, whose memory it frees when it makes another one.
 pub static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
 
 /// Copies the variables with which the program was started.
@@ -21,7 +21,12 @@ pub fn adopt() {
     let entries = runtime::env::vars().into_iter();
     let entries = entries
         .map(|(name, value)| strings::duplicate(alloc::format!("{name}={value}").as_bytes()));
-    replace(entries.collect());
+    let mut entries: Vec<_> = entries.collect();
+    entries.push(null_mut());
+    // `main` gets this vector, and may look at it at any later time, so it is never freed.
+    let entries = entries.leak();
+    // SAFETY: as in `vector`; the program has not begun.
+    unsafe { environ = entries.as_mut_ptr() };
 }
 
 /// The present vector of variables.
@@ -40,17 +45,26 @@ fn replace(mut entries: Vec<*mut c_char>) {
     });
 }
 
-fn entries() -> Vec<*mut c_char> {
-    let mut entries = Vec::new();
+/// The present variables, one after the other. Takes no memory, as `getenv` may be called where
+/// there is none.
+fn each() -> impl Iterator<Item = *mut c_char> {
     let mut next = vector();
-    // SAFETY: the vector ends with a null pointer.
-    unsafe {
-        while !next.is_null() && !(*next).is_null() {
-            entries.push(*next);
-            next = next.add(1);
+    core::iter::from_fn(move || {
+        if next.is_null() {
+            return None;
         }
-    }
-    entries
+        // SAFETY: the vector ends with a null pointer, behind which `next` does not get.
+        let entry = unsafe { *next };
+        if entry.is_null() {
+            return None;
+        }
+        next = next.wrapping_add(1);
+        Some(entry)
+    })
+}
+
+fn entries() -> Vec<*mut c_char> {
+    each().collect()
 }
 
 /// The value of an entry if the entry has this name.
@@ -82,9 +96,8 @@ pub fn variables() -> Vec<(String, String)> {
 
 /// The value of a variable.
 pub fn find(name: &[u8]) -> Option<*mut c_char> {
-    let mut entries = entries().into_iter();
     // SAFETY: entries are strings.
-    entries.find_map(|entry| unsafe { value_of(entry, name) })
+    each().find_map(|entry| unsafe { value_of(entry, name) })
 }
 
 #[unsafe(no_mangle)]
