@@ -27,6 +27,7 @@ pub mod number;
 pub mod numbered;
 pub mod random;
 pub mod scan;
+pub mod sorting;
 pub mod versions;
 
 #[cfg(target_os = "redox")]

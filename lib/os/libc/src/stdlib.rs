@@ -1,6 +1,5 @@
 //! The rest of `stdlib.h`: numbers in text, sorting, random numbers, canonical paths.
 
-use alloc::vec::Vec;
 use core::cmp::Ordering as Order;
 use core::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use core::num::FpCategory;
@@ -232,8 +231,7 @@ unsafe extern "C" fn qsort_r(
     unsafe { sort(start, count, size, &mut |a, b| compare(a, b, context)) };
 }
 
-/// Sorts the indices of the elements, then moves the elements into that order. The sort is stable,
-/// and safe for any comparison function.
+/// Sorts the elements.
 ///
 /// # Safety
 /// `start` points to `count` elements of `size` bytes, and `compare` accepts them.
@@ -246,49 +244,17 @@ unsafe fn sort(
     if count < 2 || size == 0 {
         return;
     }
-    let start = start.cast::<u8>();
-    // SAFETY: `count` elements of `size` bytes are the caller's.
-    let elements = unsafe { core::slice::from_raw_parts_mut(start, count * size) };
-    let old = elements.to_vec();
-    let at = |index: usize| old[index * size..].as_ptr();
-    // Elements may need more alignment than a vector of bytes has. So the elements are compared in
-    // the caller's array, which does not change meanwhile.
-    let mut order: Vec<usize> = (0..count).collect();
-    merge_sort(&mut order, &mut |a, b| {
-        // SAFETY: both are elements of the caller's array.
-        let (a, b) = unsafe { (start.add(a * size), start.add(b * size)) };
-        compare(a.cast_const().cast(), b.cast_const().cast()).cmp(&0)
-    });
-    for (place, index) in order.into_iter().enumerate() {
-        // SAFETY: `size` bytes of the copy and of the array.
-        unsafe {
-            start
-                .add(place * size)
-                .copy_from_nonoverlapping(at(index), size)
-        };
-    }
-}
-
-/// Sorts `order`, which stays a permutation whatever `compare` answers. (The standard library's
-/// sort may panic if the answers contradict each other.)
-fn merge_sort(order: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Order) {
-    if order.len() < 2 {
-        return;
-    }
-    let (left, right) = order.split_at_mut(order.len() / 2);
-    merge_sort(left, compare);
-    merge_sort(right, compare);
-    let mut merged = Vec::with_capacity(left.len() + right.len());
-    let (mut a, mut b) = (
-        left.iter().copied().peekable(),
-        right.iter().copied().peekable(),
-    );
-    while let (Some(first), Some(second)) = (a.peek(), b.peek()) {
-        let later = compare(*first, *second) == Order::Greater;
-        merged.extend(if later { b.next() } else { a.next() });
-    }
-    merged.extend(a.chain(b));
-    order.copy_from_slice(&merged);
+    let at = |index: usize| start.cast::<u8>().wrapping_add(index * size);
+    let mut compare = |a: usize, b: usize| {
+        debug_assert!(a < count && b < count);
+        compare(at(a).cast_const().cast(), at(b).cast_const().cast()).cmp(&0)
+    };
+    let mut swap = |a: usize, b: usize| {
+        debug_assert!(a < count && b < count && a != b);
+        // SAFETY: two elements of the caller's array.
+        unsafe { core::ptr::swap_nonoverlapping(at(a), at(b), size) };
+    };
+    crate::sorting::sort(count, &mut compare, &mut swap);
 }
 
 #[unsafe(no_mangle)]
