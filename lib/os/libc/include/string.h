@@ -51,7 +51,7 @@ char *strndup(const char *text, size_t limit);
 char *basename(const char *path);
 char *strerror(int number);
 int strerror_r(int number, char *place, size_t size);
-const char *strsignal(int number);
+char *strsignal(int number);
 __END_DECLS
 
 /* Copies on the stack of the function that asks for them. */

@@ -121,6 +121,10 @@ pub fn choose(number: c_int, chosen: &Disposition) {
         told.ignored &= !bit;
         match chosen.handler {
             IGNORE => told.ignored |= bit,
+            // To ignore it has no other effect on this one.
+            handlers::DEFAULT if number == handlers::SIGCHLD && chosen.leaves_nothing() => {
+                told.ignored |= bit;
+            }
             handlers::DEFAULT => {}
             _ => told.caught |= bit,
         }
@@ -128,6 +132,7 @@ pub fn choose(number: c_int, chosen: &Disposition) {
     if handlers::is_without_effect(number) {
         // POSIX: a signal that waits is dropped then.
         HELD.with(|held| held.remove(&number));
+        points::own().take(bit);
     }
 }
 

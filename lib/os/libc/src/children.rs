@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::c_int;
 
 use runtime::process::Fork;
-use runtime::{Error, Result, fd};
+use runtime::{Error, Result, fd, process};
 use syscall::error::ESRCH;
 
 use crate::sync::Shared;
@@ -19,15 +19,28 @@ struct Child {
 
 static CHILDREN: Shared<Vec<Child>> = Shared::new(Vec::new());
 
-/// Runs `fork` and keeps the child's thread. Returns the id of the child, or 0 in the child. A
-/// thread that waits for the child at the same time finds it here, as the lock is held.
+/// Runs `fork` and keeps the child's thread, unless nobody is going to wait for the child
+/// (`leaves_nothing`), so that nothing would tell of its end. Returns the id of the child, or 0 in
+/// the child. A thread that waits for the child at the same time finds it here, as the lock is
+/// held.
 ///
 /// # Errors
 /// Those of `fork`.
-pub fn kept(fork: impl FnOnce() -> Result<Fork>) -> Result<c_int> {
+pub fn kept(leaves_nothing: bool, fork: impl FnOnce() -> Result<Fork>) -> Result<c_int> {
     CHILDREN.with(|children| match fork()? {
         Fork::Parent { pid, thread } => {
-            children.push(Child { pid, thread });
+            let child = Child { pid, thread };
+            if leaves_nothing {
+                close(child);
+                return Ok(pid as c_int);
+            }
+            if children.len() == children.capacity() {
+                // Those that have ended while SIGCHLD was ignored are left over. Looking for them
+                // whenever the list would have to grow costs a few calls for each child at most.
+                let is_gone = |child: &mut Child| has_gone(child.pid);
+                children.extract_if(.., is_gone).for_each(close);
+            }
+            children.push(child);
             Ok(pid as c_int)
         }
         Fork::Child(_) => {
@@ -56,6 +69,11 @@ pub fn with_thread<T>(pid: u32, action: impl FnOnce(usize) -> Result<T>) -> Resu
         let child = children.iter().find(|child| child.pid == pid);
         action(child.ok_or(Error::new(ESRCH))?.thread)
     })
+}
+
+/// Whether a child has ended and was collected.
+fn has_gone(pid: u32) -> bool {
+    matches!(process::kill(pid, 0), Err(Error { errno: ESRCH }))
 }
 
 fn close(child: Child) {

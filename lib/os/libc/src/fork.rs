@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 38] = [
+const LOCKS: [&dyn Lock; 39] = [
     &HANDLERS,
     &alarm::TIMER,
     // Pairs in the order in which they are taken elsewhere.
@@ -45,6 +45,7 @@ const LOCKS: [&dyn Lock; 38] = [
     &strings::TOKEN,
     &wide::STATE,
     &pthread::KEYS_IN_USE,
+    &pthread::NUMBERS,
     &descriptor::GIVEN,
     &time::BROKEN,
     &time::TEXT,
@@ -117,7 +118,11 @@ extern "C" fn fork() -> c_int {
     skiff_scif_before_fork();
     let shared = advice::shared();
     let fork = || pthread::fork(&shared);
-    let forked = children::kept(|| stream::held(|| held(|| descriptor::held(fork))));
+    let leaves_nothing =
+        handlers::exchange(handlers::SIGCHLD, None).is_some_and(|chosen| chosen.leaves_nothing());
+    let forked = children::kept(leaves_nothing, || {
+        stream::held(|| held(|| descriptor::held(fork)))
+    });
     let in_child = matches!(forked, Ok(0));
     if in_child {
         advice::forked();

@@ -1,6 +1,6 @@
 //! What the program does with each signal, and the calls of its handlers.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,6 +23,9 @@ const NO_DEFER: c_int = 0x1000_0000;
 pub const RESTARTS: c_int = 0x0800_0000;
 /// `SA_RESETHAND`: the handler is called once.
 const ONCE: c_int = 0x2000_0000;
+
+/// `SA_NOCLDWAIT`: children leave nothing to wait for when they end.
+const NO_CHILD_WAIT: c_int = 2;
 
 /// Counts the calls of handlers without `SA_RESTART`.
 static ENDING: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +53,17 @@ impl Disposition {
         flags: 0,
         mask: 0,
     };
+
+    /// Whether the end of children, if it is SIGCHLD that this is for, leaves nothing. With a
+    /// handler it leaves its status, whatever the flags say: the process manager tells of no other
+    /// children.
+    pub fn leaves_nothing(&self) -> bool {
+        match self.handler {
+            IGNORE => true,
+            DEFAULT => self.flags & NO_CHILD_WAIT != 0,
+            _ => false,
+        }
+    }
 }
 
 pub static HANDLERS: Shared<[Disposition; COUNT]> = Shared::new([Disposition::USUAL; COUNT]);
@@ -198,6 +212,55 @@ pub fn deliver(number: c_int, origin: Origin) -> Outcome {
         ENDING.fetch_add(1, Ordering::Relaxed);
     }
     Outcome::Handled { restarts }
+}
+
+/// What signals mean, from number 1 on. There is none with number 16 here.
+const TEXTS: [&CStr; 31] = [
+    c"Hangup",
+    c"Interrupt",
+    c"Quit",
+    c"Illegal instruction",
+    c"Trace/breakpoint trap",
+    c"Aborted",
+    c"Bus error",
+    c"Floating point exception",
+    c"Killed",
+    c"User defined signal 1",
+    c"Segmentation fault",
+    c"User defined signal 2",
+    c"Broken pipe",
+    c"Alarm clock",
+    c"Terminated",
+    c"Stack fault",
+    c"Child exited",
+    c"Continued",
+    c"Stopped (signal)",
+    c"Stopped",
+    c"Stopped (tty input)",
+    c"Stopped (tty output)",
+    c"Urgent I/O condition",
+    c"CPU time limit exceeded",
+    c"File size limit exceeded",
+    c"Virtual timer expired",
+    c"Profiling timer expired",
+    c"Window changed",
+    c"I/O possible",
+    c"Power failure",
+    c"Bad system call",
+];
+
+/// What a signal means.
+#[unsafe(no_mangle)]
+pub extern "C" fn strsignal(number: c_int) -> *const c_char {
+    let index = usize::try_from(number)
+        .ok()
+        .and_then(|number| number.checked_sub(1));
+    let text = index.and_then(|index| TEXTS.get(index).copied());
+    let text = text.unwrap_or(match masks::bit(number) {
+        Some(_) => c"Real-time signal",
+        None => c"Unknown signal",
+    });
+    text.as_ptr()
 }
 
 /// Whether a signal would do nothing now.

@@ -1,5 +1,6 @@
 //! Threads and keys of `pthread.h`; `locks.rs` and `waits.rs` have the rest.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
@@ -14,7 +15,7 @@ use runtime::{Result, process, state};
 use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
 use crate::points::{self, Notices};
-use crate::sync::{self, Shared};
+use crate::sync::{self, Lock, Shared};
 use crate::thread_attributes::Attributes;
 use crate::tls::{self, Block, Destructor};
 use crate::{affinity, jump, masks};
@@ -147,11 +148,38 @@ unsafe fn record_in(block: &Block) -> *const Record {
     unsafe { (*block.control()).record.cast() }
 }
 
-/// A number that no other thread of any process has: the process id above 16 bits of a counter.
-fn next_id() -> c_int {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
-    (process::id() << 16 | number) as c_int
+/// The numbers of threads.
+pub struct Numbers {
+    last: u32,
+    /// Those of the threads that were made and have not ended.
+    in_use: BTreeSet<c_int>,
+}
+
+pub static NUMBERS: Shared<Numbers> = Shared::new(Numbers {
+    last: 0,
+    in_use: BTreeSet::new(),
+});
+
+impl Numbers {
+    /// Takes a number that no other thread of any process has: the process id above 16 bits of a
+    /// counter, which skips the numbers of long-lived threads when it begins again. `None`: all
+    /// are in use.
+    fn take(&mut self) -> Option<c_int> {
+        const MOST: u32 = 0xffff;
+        let above = process::id() << 16;
+        for _ in 0..MOST {
+            self.last = self.last % MOST + 1;
+            let number = (above | self.last) as c_int;
+            if self.in_use.insert(number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn give(&mut self, number: c_int) {
+        self.in_use.remove(&number);
+    }
 }
 
 /// The descriptor of a thread.
@@ -179,6 +207,13 @@ pub fn fork(shared: &[Range<usize>]) -> Result<Fork> {
         RUNNING.store(1, Ordering::Relaxed);
         // SAFETY: the thread's own record, a copy of the parent's.
         let record = unsafe { share(own()) };
+        // Another thread of the parent may have looked at this one just then. What the locks guard
+        // is whole: a name, and a handle that only the thread that joins this one takes.
+        // SAFETY: this process has one thread, which has neither of them.
+        unsafe {
+            record.handle.open();
+            record.name.open();
+        }
         record.thread.store(thread, Ordering::Relaxed);
         record.notices.forked();
         set_first(&record);
@@ -273,7 +308,12 @@ pub unsafe extern "C" fn pthread_create(
     let Some(block) = Block::new() else {
         return EAGAIN;
     };
-    let record = Record::new(NO_FD, next_id());
+    let Some(id) = NUMBERS.with(Numbers::take) else {
+        // SAFETY: nothing uses the block yet.
+        unsafe { block.free() };
+        return EAGAIN;
+    };
+    let record = Record::new(NO_FD, id);
     let argument = Value(argument);
     introduce(&block, Arc::clone(&record));
     masks::inherit(&block);
@@ -315,6 +355,7 @@ pub unsafe extern "C" fn pthread_create(
         Err(_) => {
             ended();
             masks::end(&block);
+            NUMBERS.with(|numbers| numbers.give(id));
             // SAFETY: the thread does not run; the record in the block was made above.
             unsafe {
                 drop(Arc::from_raw(record_in(&block)));
@@ -349,6 +390,8 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
     };
     run_destructors();
     masks::end(&block);
+    // SAFETY: the thread's own record, which is dropped below.
+    NUMBERS.with(|numbers| numbers.give(unsafe { &*own() }.id));
     // The runtime is about to close the thread's descriptor.
     // SAFETY: the thread's own record, which is dropped below.
     unsafe { &*own() }.handle.with(|_| {

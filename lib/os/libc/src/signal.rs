@@ -10,7 +10,7 @@ use syscall::error::{EINVAL, ENOMEM, ESRCH};
 
 use crate::files::Timespec;
 use crate::handlers::{self, DEFAULT, Disposition, Information, Origin, Outcome};
-use crate::points::Handled;
+use crate::points::{Handled, Notices};
 use crate::process::{self, ABORT};
 use crate::tls::{self, Alternate};
 use crate::{arrivals, caught, errno, interrupter, jump, masks, points, pthread, strings};
@@ -90,8 +90,28 @@ pub extern "C" fn raise(number: c_int) -> c_int {
     if would_stop(number) || handlers::exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
-    arrivals::arrives_here(number, Origin::own());
+    match masks::bit(number) {
+        Some(bit) if masks::own() & bit != 0 => {
+            if !ignores(number) {
+                // It waits for this thread, whatever other threads block.
+                send(points::own(), bit);
+            }
+        }
+        _ => arrivals::arrives_here(number, Origin::own()),
+    }
     0
+}
+
+/// Whether the program ignores a signal.
+fn ignores(number: c_int) -> bool {
+    handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == handlers::IGNORE)
+}
+
+/// Sends a signal to the thread with these notices alone.
+fn send(notices: &Notices, bit: u64) {
+    points::HANDLE.with(|handle| *handle = Some(handle_own));
+    notices.send(bit);
+    arrivals::look_again();
 }
 
 #[unsafe(no_mangle)]
@@ -110,7 +130,11 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
         && let Some(bit) = masks::bit(number)
         && (masks::own() & bit == 0 || masks::count(bit) >= pthread::running())
     {
-        return raise(number);
+        if would_stop(number) {
+            return errno::fail(EINVAL);
+        }
+        arrivals::arrives_here(number, Origin::own());
+        return 0;
     }
     let number = u32::try_from(number).map_err(|_| Error::new(EINVAL));
     errno::done(number.and_then(|number| runtime::signals::send(process as isize, number)))
@@ -167,9 +191,7 @@ unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int)
         true => process::end_by_signal(number),
         false => {}
     }
-    points::HANDLE.with(|handle| *handle = Some(handle_own));
-    record.notices.send(bit);
-    arrivals::look_again();
+    send(&record.notices, bit);
     interrupter::interrupt(record).map_or_else(|error| error.errno, |()| 0)
 }
 
@@ -440,10 +462,11 @@ unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
         // SAFETY: the caller's string.
         false => unsafe { strings::bytes(text) },
     };
-    runtime::eprintln!(
-        "{}: signal {number}",
-        alloc::string::String::from_utf8_lossy(text)
-    );
+    // SAFETY: one of the library's constant strings.
+    let meaning = unsafe { strings::bytes(handlers::strsignal(number)) };
+    let [text, meaning] = [text, meaning].map(alloc::string::String::from_utf8_lossy);
+    let between = if text.is_empty() { "" } else { ": " };
+    runtime::eprintln!("{text}{between}{meaning}");
 }
 
 /// Stores the stack, but nothing uses it. Handlers run on the stack of a thread of this library,

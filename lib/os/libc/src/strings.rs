@@ -5,7 +5,7 @@
 //! destinations are large enough. Bytes are compared as unsigned numbers.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr::{null, null_mut};
+use core::ptr::null_mut;
 
 use crate::{find, malloc, versions};
 
@@ -510,21 +510,6 @@ unsafe extern "C" fn basename(path: *const c_char) -> *mut c_char {
     } else {
         slash.wrapping_add(1)
     }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn strsignal(number: c_int) -> *const c_char {
-    let text: &CStr = match number {
-        2 => c"Interrupt",
-        6 => c"Aborted",
-        9 => c"Killed",
-        11 => c"Segmentation fault",
-        13 => c"Broken pipe",
-        14 => c"Alarm clock",
-        15 => c"Terminated",
-        _ => c"Signal",
-    };
-    if number > 0 { text.as_ptr() } else { null() }
 }
 
 /// Compares names with numbers in them.
