@@ -1,4 +1,4 @@
-//! `fcntl` and `ioctl`.
+//! `fcntl`, `ioctl` and `dup`.
 
 use core::ffi::{c_int, c_ulong};
 
@@ -16,6 +16,8 @@ unsafe extern "C" {
     /// The number of bytes that a socket can receive, or a negated error number; in `libsocket`.
     safe fn skiff_socket_pending(number: c_int) -> c_int;
 }
+
+const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
 /// `FIONREAD`: the number of bytes that can be read from a socket, a pipe or a file.
 const BYTES_TO_READ: u32 = 0x541b;
@@ -230,4 +232,39 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) 
         },
         Err(error) => errno::fail(error.errno),
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup(number: c_int) -> c_int {
+    let copy = descriptor::check(number).and_then(|number| fd::dup(number, b""));
+    errno::give(copy.map(|copy| descriptor::duplicated(number as usize, copy, false)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
+    let copy = || {
+        let (number, new) = (descriptor::check(number)?, descriptor::check(new)?);
+        if number == new {
+            fd::fcntl(number, syscall::F_GETFD, 0)?;
+            return Ok(new as c_int);
+        }
+        // In one step, so that no other thread finds the number free. Calls that other threads
+        // make on a socket that was there use a descriptor of the socket's own.
+        descriptor::replaced(number, new, || fd::dup2(number, new, b""))
+    };
+    errno::give(copy())
+}
+
+/// As `dup2`, but not for the descriptor's own number; sets close-on-exec of the copy.
+#[unsafe(no_mangle)]
+extern "C" fn dup3(number: c_int, new: c_int, flags: c_int) -> c_int {
+    let flags = flags as u32 as usize;
+    if number == new || flags & !O_CLOEXEC != 0 {
+        return errno::fail(EINVAL);
+    }
+    let copy = dup2(number, new);
+    if copy >= 0 {
+        descriptor::set_close_on_exec(copy as usize, flags & O_CLOEXEC != 0);
+    }
+    copy
 }

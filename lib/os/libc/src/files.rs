@@ -5,7 +5,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EAGAIN, EBADF, ECONNRESET, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
-use syscall::flag::{MODE_FILE, MODE_TYPE, O_CREAT, O_DIRECTORY, O_TRUNC, O_WRONLY, RwFlags};
+use syscall::flag::{
+    MODE_FILE, MODE_TYPE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_RDONLY, O_STAT, O_TRUNC, O_WRONLY,
+    RwFlags,
+};
 
 use crate::parts::{self, Part, parts_of};
 use crate::{descriptor, errno, linux_names, own, points, slashes, strings, umad, uverbs};
@@ -23,6 +26,7 @@ unsafe extern "C" {
 }
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
+const O_PATH: usize = libredox::flag::O_PATH as usize;
 
 /// Converts a path for the runtime, in UTF-8. The runtime takes an empty path for the working
 /// directory, which C does not: `ENOENT`.
@@ -54,7 +58,11 @@ fn made_with(mode: c_uint) -> usize {
 
 /// Opens a file; `mode` has an effect only when the file is made.
 pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
-    let flags = flags as u32 as usize;
+    let mut flags = flags as u32 as usize;
+    if flags & (O_ACCMODE | O_PATH | O_STAT) == 0 {
+        // Linux's O_RDONLY is 0, and programs rely on that.
+        flags |= O_RDONLY;
+    }
     let mode = if flags & O_CREAT != 0 {
         made_with(mode)
     } else {
@@ -271,41 +279,6 @@ extern "C" fn fsync(number: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(number: c_int) -> c_int {
     fsync(number)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn dup(number: c_int) -> c_int {
-    let copy = descriptor::check(number).and_then(|number| fd::dup(number, b""));
-    errno::give(copy.map(|copy| descriptor::duplicated(number as usize, copy, false)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
-    let copy = || {
-        let (number, new) = (descriptor::check(number)?, descriptor::check(new)?);
-        if number == new {
-            fd::fcntl(number, syscall::F_GETFD, 0)?;
-            return Ok(new as c_int);
-        }
-        // In one step, so that no other thread finds the number free. Calls that other threads
-        // make on a socket that was there use a descriptor of the socket's own.
-        descriptor::replaced(number, new, || fd::dup2(number, new, b""))
-    };
-    errno::give(copy())
-}
-
-/// As `dup2`, but not for the descriptor's own number; sets close-on-exec of the copy.
-#[unsafe(no_mangle)]
-extern "C" fn dup3(number: c_int, new: c_int, flags: c_int) -> c_int {
-    let flags = flags as u32 as usize;
-    if number == new || flags & !O_CLOEXEC != 0 {
-        return errno::fail(EINVAL);
-    }
-    let copy = dup2(number, new);
-    if copy >= 0 {
-        descriptor::set_close_on_exec(copy as usize, flags & O_CLOEXEC != 0);
-    }
-    copy
 }
 
 #[unsafe(no_mangle)]

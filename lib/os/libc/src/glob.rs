@@ -229,6 +229,7 @@ unsafe extern "C" fn glob(
     // SAFETY: the caller's string.
     let paths = match unsafe { files::path_of(pattern) } {
         Ok(pattern) => search(pattern, flags, report),
+        Err(Error { errno: ENOENT }) if flags & GLOB_NOCHECK != 0 => Ok(Vec::from([String::new()])),
         // It is empty, or not UTF-8, as all names of files are.
         Err(_) => Err(Failure::NoMatch),
     };

@@ -340,6 +340,9 @@ unsafe extern "C" fn skiff_mprotect(
             return Err(Error::new(EINVAL));
         }
         let flags = protection_of(protection)?;
+        if length == 0 {
+            return Ok(0);
+        }
         let arguments = [address as usize, rounded(length)?, flags.bits(), 0, 0, 0];
         // SAFETY: no Rust reference relies on the protection of a C program's own mapping.
         let result = unsafe { sys::call(syscall::SYS_MPROTECT, arguments) };

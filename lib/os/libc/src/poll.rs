@@ -190,10 +190,10 @@ unsafe fn select_within(
     exceptional: *mut Set,
     limit: Option<Option<Duration>>,
 ) -> Result<usize> {
-    const LIMIT: c_int = 1024;
-    if !(0..=LIMIT).contains(&count) {
-        return Err(Error::new(EINVAL));
-    }
+    /// A set has no more; as on Linux, a program may pass a greater count all the same.
+    const LIMIT: usize = 1024;
+    let count = usize::try_from(count).map_err(|_| Error::new(EINVAL))?;
+    let count = count.min(LIMIT);
     // SAFETY: each is null or the caller's structure.
     let (mut readable, mut writable, exceptional) =
         unsafe { (readable.as_mut(), writable.as_mut(), exceptional.as_mut()) };
@@ -205,7 +205,7 @@ unsafe fn select_within(
     let wanted =
         |set: &Option<&mut Set>, number| set.as_ref().is_some_and(|set| set.contains(number));
     let mut entries = Vec::new();
-    for number in 0..count as usize {
+    for number in 0..count {
         let mut events = 0;
         events |= if wanted(&readable, number) { IN } else { 0 };
         events |= if wanted(&writable, number) { OUT } else { 0 };

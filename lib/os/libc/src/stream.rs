@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result};
-use syscall::error::{EBADF, EINTR};
+use syscall::error::{EBADF, EINTR, EINVAL};
 
 use crate::keeper::Keeper;
 use crate::memory_stream::Memory;
@@ -513,8 +513,15 @@ impl State {
     /// Those of `lseek`.
     pub fn seek(&mut self, offset: i64, whence: usize) -> Result<()> {
         self.flush()?;
-        self.drop_input()?;
+        // Bytes that were put back are dropped, wherever that would leave the position of the file.
+        let ahead = match whence {
+            syscall::SEEK_CUR => (self.input.len() - self.next) as i64,
+            _ => 0,
+        };
+        let offset = offset.checked_sub(ahead).ok_or(Error::new(EINVAL))?;
         self.move_by(offset, whence)?;
+        self.input.clear();
+        self.next = 0;
         self.ended = false;
         Ok(())
     }

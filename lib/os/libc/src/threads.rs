@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
 use core::ptr::{null, null_mut};
 
-use syscall::error::{EAGAIN, EBUSY, ENOMEM, ETIMEDOUT};
+use syscall::error::{EAGAIN, EBUSY, EINTR, ENOMEM, ETIMEDOUT};
 
 use crate::errno;
 use crate::files::Timespec;
@@ -110,8 +110,13 @@ unsafe extern "C" fn thrd_sleep(length: *const Timespec, left: *mut Timespec) ->
     let before = errno::get();
     // SAFETY: the same contract.
     let slept = unsafe { time::nanosleep(length, left) };
+    let was_interrupted = errno::get() == EINTR;
     errno::set(before);
-    if slept == 0 { 0 } else { -2 }
+    match slept {
+        0 => 0,
+        _ if was_interrupted => -1,
+        _ => -2,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -25,7 +25,8 @@ classes! {
     iswlower = char::is_lowercase;
     iswprint = |c| !c.is_control();
     iswpunct = |c| !c.is_control() && !c.is_whitespace() && !c.is_alphanumeric();
-    iswspace = char::is_whitespace;
+    // As in glibc, text is not broken at these, so they are no spaces.
+    iswspace = |c| c.is_whitespace() && !matches!(c, '\u{a0}' | '\u{2007}' | '\u{202f}');
     iswupper = char::is_uppercase;
     iswxdigit = |c| c.is_ascii_hexdigit();
 }
