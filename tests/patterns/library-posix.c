@@ -1,21 +1,29 @@
 /*
  * Parts of POSIX that programs rely on without thinking of them: rights of files by their modes,
  * programs that take the place of a child of `fork`, the search for them, reads in parts, numbered
- * arguments of formats, children of a group, signals that would stop the program, and the vector of
- * variables that `main` gets.
+ * arguments of formats, children of a group, signals that would stop the program, the vector of
+ * variables that `main` gets, signals of one thread, children that nobody waits for, and others.
  */
 #include "library.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <threads.h>
+#include <time.h>
 #include <unistd.h>
+#include <wctype.h>
 
 static const char here[] = "/tmp/library-posix";
 
@@ -241,6 +249,228 @@ static void stops(void) {
     CHECK(signal(SIGTSTP, SIG_DFL) == SIG_IGN);
 }
 
+static void usual_flags(void) {
+    write_file("file", "text", 0600);
+    char text[8] = "";
+    int number = open("file", 0);
+    CHECK(number >= 0 && read(number, text, 4) == 4 && strcmp(text, "text") == 0);
+    FAILS(write(number, "x", 1), EBADF);
+    CHECK(close(number) == 0);
+    number = openat(AT_FDCWD, "file", O_CLOEXEC);
+    CHECK(number >= 0 && read(number, text, 4) == 4 && close(number) == 0);
+    CHECK(unlink("file") == 0);
+    fd_set set;
+    struct timeval now = {0, 0};
+    FD_ZERO(&set);
+    CHECK(select(65536, &set, NULL, NULL, &now) == 0);
+    FAILS(select(-1, &set, NULL, NULL, &now), EINVAL);
+    void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED && mprotect(page, 0, PROT_NONE) == 0 && *(char *)page == 0);
+    FAILS(mprotect((char *)page + 1, 0, PROT_NONE), EINVAL);
+    CHECK(munmap(page, 4096) == 0);
+}
+
+static void put_back(void) {
+    char text[8] = "";
+    write_file("file", "abc", 0600);
+    FILE *file = fopen("file", "r");
+    CHECK(ungetc('x', file) == 'x' && fseek(file, 0, SEEK_SET) == 0);
+    CHECK(fgetc(file) == 'a');
+    CHECK(ungetc('y', file) == 'y' && fseek(file, 1, SEEK_CUR) == 0 && fgetc(file) == 'b');
+    CHECK(fclose(file) == 0);
+    file = fopen("file", "r");
+    CHECK(ungetc('x', file) == 'x');
+    rewind(file);
+    CHECK(ferror(file) == 0 && fgets(text, sizeof text, file) == text && strcmp(text, "abc") == 0);
+    CHECK(fseek(file, -1, SEEK_END) == 0 && fgetc(file) == 'c');
+    CHECK(fclose(file) == 0 && unlink("file") == 0);
+    int ends[2];
+    CHECK(pipe(ends) == 0 && write(ends[1], "ab", 2) == 2);
+    file = fdopen(ends[0], "r");
+    CHECK(fgetc(file) == 'a');
+    FAILS(fseek(file, 0, SEEK_SET), ESPIPE);
+    CHECK(fgetc(file) == 'b');
+    CHECK(fclose(file) == 0 && close(ends[1]) == 0);
+}
+
+static void texts_of_signals(void) {
+    CHECK(strcmp(strsignal(SIGHUP), "Hangup") == 0);
+    CHECK(strcmp(strsignal(SIGFPE), "Floating point exception") == 0);
+    CHECK(strcmp(strsignal(SIGUSR2), "User defined signal 2") == 0);
+    CHECK(strcmp(strsignal(SIGCHLD), "Child exited") == 0);
+    CHECK(strcmp(strsignal(SIGSYS), "Bad system call") == 0);
+    CHECK(strncmp(strsignal(SIGRTMIN), "Real-time signal", 16) == 0);
+    CHECK(strncmp(strsignal(999), "Unknown signal", 14) == 0);
+    CHECK(strncmp(strsignal(0), "Unknown signal", 14) == 0);
+    char *writable = strsignal(SIGTERM);
+    CHECK(strcmp(writable, "Terminated") == 0);
+    int ends[2], former = dup(2);
+    char text[64] = "";
+    CHECK(pipe(ends) == 0 && dup2(ends[1], 2) == 2);
+    psignal(SIGSEGV, "program");
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    CHECK(strcmp(text, "program: Segmentation fault\n") == 0);
+    CHECK(dup2(former, 2) == 2 && close(former) == 0);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+static void names_and_spaces(void) {
+    glob_t found;
+    CHECK(glob("", GLOB_NOCHECK, NULL, &found) == 0 && found.gl_pathc == 1);
+    CHECK(found.gl_pathv[0][0] == 0);
+    globfree(&found);
+    CHECK(glob("", 0, NULL, &found) == GLOB_NOMATCH);
+    CHECK(!iswspace(0xa0) && !iswspace(0x2007) && !iswspace(0x202f));
+    CHECK(iswspace(' ') && iswspace(0x2003) && iswspace(0x3000));
+}
+
+static void *interrupts(void *thread) {
+    usleep(50000);
+    pthread_kill(*(pthread_t *)thread, SIGUSR2);
+    return NULL;
+}
+
+static void interrupted_sleep(void) {
+    pthread_t self = pthread_self(), other;
+    struct timespec length = {20, 0}, left = {0, 0}, wrong = {0, -1};
+    CHECK(signal(SIGUSR2, count) == SIG_DFL);
+    CHECK(pthread_create(&other, NULL, interrupts, &self) == 0);
+    CHECK(thrd_sleep(&length, &left) == -1 && left.tv_sec > 0);
+    CHECK(thrd_sleep(&wrong, NULL) < -1);
+    CHECK(pthread_join(other, NULL) == 0 && signal(SIGUSR2, SIG_DFL) == count);
+}
+
+/* A signal that a thread raises is its own, even if another thread does not block it. */
+static sem_t raised, looked;
+static pthread_t handled_by;
+
+static void note_thread(int number) {
+    (void)number;
+    handled_by = pthread_self();
+    caught++;
+}
+
+static void *unblocks(void *argument) {
+    sigset_t all;
+    sigfillset(&all);
+    while (sem_wait(&raised) != 0) {
+    }
+    CHECK(pthread_sigmask(SIG_BLOCK, &all, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &all, NULL) == 0);
+    sem_post(&looked);
+    return argument;
+}
+
+static void raised_by_one_thread(void) {
+    pthread_t other;
+    sigset_t set, former, waiting;
+    caught = 0;
+    CHECK(sem_init(&raised, 0, 0) == 0 && sem_init(&looked, 0, 0) == 0);
+    CHECK(signal(SIGUSR1, note_thread) == SIG_DFL);
+    CHECK(pthread_create(&other, NULL, unblocks, NULL) == 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, &former) == 0);
+    CHECK(raise(SIGUSR1) == 0);
+    sem_post(&raised);
+    while (sem_wait(&looked) != 0) {
+    }
+    CHECK(caught == 0);
+    CHECK(sigpending(&waiting) == 0 && sigismember(&waiting, SIGUSR1));
+    CHECK(pthread_sigmask(SIG_SETMASK, &former, NULL) == 0);
+    CHECK(caught == 1 && handled_by == pthread_self());
+    /* `sigwait` finds it, and ignoring it drops it. */
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0 && raise(SIGUSR1) == 0);
+    int number = 0;
+    CHECK(sigwait(&set, &number) == 0 && number == SIGUSR1);
+    CHECK(raise(SIGUSR1) == 0 && signal(SIGUSR1, SIG_IGN) == note_thread);
+    CHECK(sigpending(&waiting) == 0 && !sigismember(&waiting, SIGUSR1));
+    CHECK(signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+    CHECK(pthread_sigmask(SIG_SETMASK, &former, NULL) == 0 && caught == 1);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
+/* Children that leave nothing when they end take nothing meanwhile. */
+static void ignored_children(void) {
+    cpu_set_t processors;
+    int ends[2];
+    char byte;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(read(ends[0], &byte, 1) != 1);
+    CHECK(sched_getaffinity(child, sizeof processors, &processors) == 0);
+    CHECK(write(ends[1], "x", 1) == 1 && status_of(child) == 0);
+    CHECK(signal(SIGCHLD, SIG_IGN) == SIG_DFL);
+    child = fork();
+    if (child == 0)
+        _exit(read(ends[0], &byte, 1) != 1);
+    FAILS(sched_getaffinity(child, sizeof processors, &processors), ESRCH);
+    CHECK(write(ends[1], "x", 1) == 1);
+    FAILS(wait(NULL), ECHILD);
+    CHECK(signal(SIGCHLD, SIG_DFL) == SIG_IGN);
+    struct sigaction action = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+    CHECK(sigaction(SIGCHLD, &action, NULL) == 0);
+    child = fork();
+    if (child == 0)
+        _exit(0);
+    FAILS(wait(NULL), ECHILD);
+    CHECK(signal(SIGCHLD, SIG_DFL) == SIG_DFL);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* The child of a fork finds its own thread whole, whatever others did with it in the parent. */
+static volatile int is_over;
+
+static void *looks(void *thread) {
+    char name[16];
+    while (!is_over) {
+        pthread_getname_np(*(pthread_t *)thread, name, sizeof name);
+        pthread_kill(*(pthread_t *)thread, 0);
+    }
+    return NULL;
+}
+
+static void forks_while_looked_at(void) {
+    enum { CHILDREN = 100 };
+    pthread_t self = pthread_self(), other;
+    CHECK(pthread_create(&other, NULL, looks, &self) == 0);
+    for (int each = 0; each < CHILDREN; each++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char name[16];
+            alarm(10);
+            _exit(pthread_getname_np(self, name, sizeof name) || pthread_kill(self, 0));
+        }
+        CHECK(status_of(child) == 0);
+    }
+    is_over = 1;
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
+/* Elements that have no room beside the array. */
+static int compare_first(const void *one, const void *other) {
+    long left = *(const long *)one, right = *(const long *)other;
+    return (left > right) - (left < right);
+}
+
+static void large_elements(void) {
+    enum { COUNT = 5, SIZE = 30 << 20 };
+    char *array = mmap(NULL, (size_t)COUNT * SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(array != MAP_FAILED);
+    for (long each = 0; each < COUNT; each++) {
+        *(long *)(array + each * SIZE) = each * 3 % COUNT;
+        *(long *)(array + (each + 1) * SIZE - 8) = each * 3 % COUNT;
+    }
+    qsort(array, COUNT, SIZE, compare_first);
+    for (long each = 0; each < COUNT; each++) {
+        CHECK(*(long *)(array + each * SIZE) == each);
+        CHECK(*(long *)(array + (each + 1) * SIZE - 8) == each);
+    }
+    CHECK(munmap(array, (size_t)COUNT * SIZE) == 0);
+}
+
 /* The vector stays as it was at the start of the program. */
 static void variables(char **first, size_t length) {
     char **copy = calloc(length + 1, sizeof *copy);
@@ -275,6 +505,15 @@ int main(int argc, char **argv, char **first) {
     formats();
     children_of_groups();
     stops();
+    usual_flags();
+    put_back();
+    texts_of_signals();
+    names_and_spaces();
+    interrupted_sleep();
+    raised_by_one_thread();
+    ignored_children();
+    forks_while_looked_at();
+    large_elements();
     CHECK(chdir("/") == 0 && rmdir(here) == 0);
     return finish("library-posix");
 }
