@@ -3,9 +3,18 @@
 #define _DIRENT_H
 #include <sys/types.h>
 
+/* Names in directories here are DT_DIR, DT_REG or DT_UNKNOWN. */
 #define DT_UNKNOWN 0
+#define DT_FIFO 1
+#define DT_CHR 2
 #define DT_DIR 4
+#define DT_BLK 6
 #define DT_REG 8
+#define DT_LNK 10
+#define DT_SOCK 12
+#define DT_WHT 14
+#define IFTODT(mode) (((mode) & 0170000) >> 12)
+#define DTTOIF(kind) ((kind) << 12)
 
 struct dirent {
     ino_t d_ino;
@@ -22,6 +31,8 @@ DIR *opendir(const char *path);
 DIR *fdopendir(int descriptor);
 int dirfd(DIR *directory);
 struct dirent *readdir(DIR *directory);
+/* The next entry is stored in `entry`, whose address goes to `found`; NULL at the end. 0 or an error number. */
+int readdir_r(DIR *directory, struct dirent *entry, struct dirent **found);
 void rewinddir(DIR *directory);
 long telldir(DIR *directory);
 void seekdir(DIR *directory, long position);

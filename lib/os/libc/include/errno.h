@@ -54,9 +54,11 @@ __END_DECLS
 #define ENOSTR 60
 #define ENODATA 61
 #define ETIME 62
+#define ENOSR 63
 #define ENONET 64
 #define ENOLINK 67
 #define EPROTO 71
+#define EMULTIHOP 72
 #define EBADMSG 74
 #define EOVERFLOW 75
 #define EILSEQ 84
@@ -83,6 +85,7 @@ __END_DECLS
 #define EISCONN 106
 #define ENOTCONN 107
 #define ESHUTDOWN 108
+#define ETOOMANYREFS 109
 #define ETIMEDOUT 110
 #define ECONNREFUSED 111
 #define EHOSTDOWN 112
@@ -90,6 +93,7 @@ __END_DECLS
 #define EALREADY 114
 #define EINPROGRESS 115
 #define ESTALE 116
+#define EREMOTEIO 121
 #define EDQUOT 122
 #define ECANCELED 125
 #define EOWNERDEAD 130

@@ -61,11 +61,20 @@ struct flock {
     pid_t l_pid;
 };
 
+/* Advice for posix_fadvise, which has no effect. */
+#define POSIX_FADV_NORMAL 0
+#define POSIX_FADV_RANDOM 1
+#define POSIX_FADV_SEQUENTIAL 2
+#define POSIX_FADV_WILLNEED 3
+#define POSIX_FADV_DONTNEED 4
+#define POSIX_FADV_NOREUSE 5
+
 __BEGIN_DECLS
 int open(const char *path, int flags, ...);
 int openat(int directory, const char *path, int flags, ...);
 int creat(const char *path, mode_t mode);
 int fcntl(int fd, int command, ...);
+int posix_fadvise(int fd, off_t offset, off_t length, int advice);
 int posix_fallocate(int fd, off_t offset, off_t length);
 __END_DECLS
 #endif

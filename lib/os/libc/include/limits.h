@@ -52,6 +52,12 @@
 #define IOV_MAX 1024
 #define OPEN_MAX 65536
 #define HOST_NAME_MAX 64
+#define LINE_MAX 2048
+/* Bytes of the arguments and variables of a program, with their pointers. */
+#define ARG_MAX 491520
+/* What getgroups may report at most; it reports none. */
+#define NGROUPS_MAX 8
+#define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #define PTHREAD_KEYS_MAX 128
 #define PTHREAD_STACK_MIN 4096
 #endif

@@ -22,7 +22,8 @@ typedef struct {
 typedef struct {
     size_t __stack_size;
     int __detached;
-    int __is_bound;
+    unsigned short __is_bound;
+    unsigned short __guard;
     unsigned long __processors[2];
 } pthread_attr_t;
 
@@ -118,6 +119,9 @@ int pthread_attr_init(pthread_attr_t *attributes);
 int pthread_attr_destroy(pthread_attr_t *attributes);
 int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);
 int pthread_attr_getstacksize(const pthread_attr_t *attributes, size_t *size);
+/* Below and above each stack lies a page without access: at most 4096 can be asked for. */
+int pthread_attr_setguardsize(pthread_attr_t *attributes, size_t size);
+int pthread_attr_getguardsize(const pthread_attr_t *attributes, size_t *size);
 int pthread_attr_setdetachstate(pthread_attr_t *attributes, int detached);
 int pthread_attr_getdetachstate(const pthread_attr_t *attributes, int *detached);
 int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *set);
@@ -150,6 +154,9 @@ int pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attri
 int pthread_cond_destroy(pthread_cond_t *condition);
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *end);
+/* As pthread_cond_timedwait, with a time of this clock. */
+int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
                            const struct timespec *end);
 int pthread_cond_signal(pthread_cond_t *condition);
 int pthread_cond_broadcast(pthread_cond_t *condition);

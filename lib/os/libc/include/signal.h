@@ -34,6 +34,8 @@
 #define SIGWINCH 28
 #define SIGIO 29
 #define SIGPOLL SIGIO
+#define SIGIOT SIGABRT
+#define SIGCLD SIGCHLD
 #define SIGPWR 30
 #define SIGSYS 31
 #define SIGRTMIN 35
@@ -43,6 +45,24 @@
 typedef int sig_atomic_t;
 typedef unsigned long sigset_t;
 typedef void (*sighandler_t)(int);
+union sigval {
+    int sival_int;
+    void *sival_ptr;
+};
+typedef union sigval sigval_t;
+
+/* How to tell a program of an event. No function of this library takes it yet. */
+struct sigevent {
+    union sigval sigev_value;
+    int sigev_signo;
+    int sigev_notify;
+    void (*sigev_notify_function)(union sigval);
+    void *sigev_notify_attributes;
+};
+#define SIGEV_SIGNAL 0
+#define SIGEV_NONE 1
+#define SIGEV_THREAD 2
+
 typedef struct {
     int si_signo;
     int si_errno;
@@ -61,6 +81,34 @@ typedef struct {
 /* Values of `si_code`: a program's own call, an alarm. */
 #define SI_USER 0
 #define SI_KERNEL 128
+/* Values that no signal here has, for programs that name them. */
+#define SI_QUEUE (-1)
+#define SI_TIMER (-2)
+#define SI_MESGQ (-3)
+#define SI_ASYNCIO (-4)
+#define ILL_ILLOPC 1
+#define ILL_ILLOPN 2
+#define ILL_ILLADR 3
+#define ILL_ILLTRP 4
+#define ILL_PRVOPC 5
+#define ILL_PRVREG 6
+#define ILL_COPROC 7
+#define ILL_BADSTK 8
+#define FPE_INTDIV 1
+#define FPE_INTOVF 2
+#define FPE_FLTDIV 3
+#define FPE_FLTOVF 4
+#define FPE_FLTUND 5
+#define FPE_FLTRES 6
+#define FPE_FLTINV 7
+#define FPE_FLTSUB 8
+#define SEGV_MAPERR 1
+#define SEGV_ACCERR 2
+#define BUS_ADRALN 1
+#define BUS_ADRERR 2
+#define BUS_OBJERR 3
+#define TRAP_BRKPT 1
+#define TRAP_TRACE 2
 /* Those of SIGCHLD. */
 #define CLD_EXITED 1
 #define CLD_KILLED 2

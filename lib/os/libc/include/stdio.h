@@ -47,6 +47,7 @@ int ferror(FILE *file);
 void clearerr(FILE *file);
 int setvbuf(FILE *file, char *buffer, int mode, size_t size);
 void setbuf(FILE *file, char *buffer);
+void setbuffer(FILE *file, char *buffer, size_t size);
 void setlinebuf(FILE *file);
 
 size_t fread(void *place, size_t size, size_t count, FILE *file);
@@ -98,6 +99,7 @@ int renameat2(int from_directory, const char *from, int to_directory, const char
               unsigned flags);
 FILE *tmpfile(void);
 char *tmpnam(char *place);
+char *tempnam(const char *directory, const char *prefix);
 
 int printf(const char *format, ...) __printf_like(1, 2);
 int fprintf(FILE *file, const char *format, ...) __printf_like(2, 3);

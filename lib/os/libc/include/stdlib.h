@@ -86,6 +86,9 @@ size_t wcstombs(char *place, const wchar_t *text, size_t limit);
 
 int mkstemp(char *path);
 int mkostemp(char *path, int flags);
+/* As mkstemp; the name goes on for `behind` bytes after the six letters. */
+int mkstemps(char *path, int behind);
+int mkostemps(char *path, int behind, int flags);
 
 /* The next option of a list like "ro,size=12": its place among the names, or -1. */
 int getsubopt(char **rest, char *const *names, char **value);
@@ -104,6 +107,8 @@ _Noreturn void abort(void);
 int atexit(void (*handler)(void));
 int at_quick_exit(void (*handler)(void));
 _Noreturn void quick_exit(int status);
+/* The loads are unknown: -1. */
+int getloadavg(double loads[], int count);
 int system(const char *command);
 char *realpath(const char *path, char *place);
 __END_DECLS

@@ -50,6 +50,7 @@ char *strdup(const char *text);
 char *strndup(const char *text, size_t limit);
 char *basename(const char *path);
 char *strerror(int number);
+char *strerror_l(int number, locale_t locale);
 int strerror_r(int number, char *place, size_t size);
 char *strsignal(int number);
 __END_DECLS

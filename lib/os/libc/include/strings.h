@@ -8,6 +8,8 @@ __BEGIN_DECLS
 int bcmp(const void *a, const void *b, size_t count);
 void bcopy(const void *from, void *to, size_t count);
 void bzero(void *start, size_t count);
+/* As bzero, and is done even if nothing reads the memory again. */
+void explicit_bzero(void *start, size_t count);
 char *index(const char *text, int c);
 char *rindex(const char *text, int c);
 int ffs(int value);

@@ -58,6 +58,7 @@ char *asctime_r(const struct tm *date, char *place);
 char *ctime(const time_t *time);
 char *ctime_r(const time_t *time, char *place);
 size_t strftime(char *place, size_t size, const char *format, const struct tm *date);
+char *strptime(const char *text, const char *format, struct tm *date);
 size_t strftime_l(char *place, size_t size, const char *format, const struct tm *date,
                   locale_t locale);
 __END_DECLS

@@ -37,6 +37,11 @@ wchar_t *wcscat(wchar_t *to, const wchar_t *from);
 wchar_t *wcsncat(wchar_t *to, const wchar_t *from, size_t count);
 int wcscmp(const wchar_t *a, const wchar_t *b);
 int wcsncmp(const wchar_t *a, const wchar_t *b, size_t count);
+int wcscasecmp(const wchar_t *a, const wchar_t *b);
+int wcsncasecmp(const wchar_t *a, const wchar_t *b, size_t count);
+/* Columns on a terminal; -1 for a character that is not shown. */
+int wcwidth(wchar_t c);
+int wcswidth(const wchar_t *text, size_t count);
 int wcscoll(const wchar_t *a, const wchar_t *b);
 int wcscoll_l(const wchar_t *a, const wchar_t *b, locale_t locale);
 size_t wcsxfrm(wchar_t *place, const wchar_t *text, size_t size);

@@ -125,6 +125,31 @@ unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
     }
 }
 
+/// Tells an error from the end by its result.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn readdir_r(
+    directory: *mut Directory,
+    place: *mut Entry,
+    found: *mut *mut Entry,
+) -> c_int {
+    let before = errno::get();
+    errno::set(0);
+    // SAFETY: the same contract.
+    let entry = unsafe { readdir(directory) };
+    let error = errno::get();
+    errno::set(before);
+    // SAFETY: the caller's places; an entry is one of the directory's own.
+    unsafe {
+        if entry.is_null() {
+            found.write(entry);
+            return error;
+        }
+        place.copy_from_nonoverlapping(entry, 1);
+        found.write(place);
+    }
+    0
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rewinddir(directory: *mut Directory) {
     // SAFETY: what `opendir` gave.

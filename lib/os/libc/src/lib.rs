@@ -18,6 +18,7 @@
 extern crate alloc;
 
 pub mod calendar;
+pub mod date_reading;
 pub mod dates;
 pub mod expressions;
 pub mod find;
@@ -52,6 +53,8 @@ mod builtins;
 mod cancel;
 #[cfg(target_os = "redox")]
 mod caught;
+#[cfg(target_os = "redox")]
+mod child_waits;
 #[cfg(target_os = "redox")]
 mod children;
 #[cfg(target_os = "redox")]

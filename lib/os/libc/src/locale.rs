@@ -152,6 +152,7 @@ local! {
     iswxdigit_l = iswxdigit(value: u32) -> c_int;
     towlower_l = towlower(value: u32) -> u32;
     towupper_l = towupper(value: u32) -> u32;
+    strerror_l = strerror(number: c_int) -> *mut c_char;
     strcoll_l = strcoll(a: Text, b: Text) -> c_int;
     strxfrm_l = strxfrm(place: *mut c_char, text: Text, size: usize) -> usize;
     wcscoll_l = wcscoll(a: Wide, b: Wide) -> c_int;

@@ -323,13 +323,25 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
     mutex: *mut Mutex,
     end: *const Timespec,
 ) -> c_int {
-    // SAFETY: the caller's structures.
-    let (end, clock) = unsafe { ((*end).duration(), (*condition).clock) };
-    let clock = if clock == 0 {
-        time::CLOCK_REALTIME
-    } else {
-        clock
+    // SAFETY: the caller's structure.
+    let clock = match unsafe { (*condition).clock } {
+        0 => time::CLOCK_REALTIME,
+        clock => clock,
     };
+    // SAFETY: the same contract.
+    unsafe { pthread_cond_clockwait(condition, mutex, clock, end) }
+}
+
+/// As `pthread_cond_timedwait`, with a time of this clock.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_cond_clockwait(
+    condition: *mut Condition,
+    mutex: *mut Mutex,
+    clock: c_int,
+    end: *const Timespec,
+) -> c_int {
+    // SAFETY: the caller's structure.
+    let end = unsafe { (*end).duration() };
     match end.and_then(|end| time::monotonic(clock, end)) {
         // SAFETY: the same contract.
         Some(deadline) => unsafe { wait(condition, mutex, Some(deadline)) },

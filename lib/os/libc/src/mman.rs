@@ -372,6 +372,18 @@ extern "C" fn madvise(address: *mut c_void, length: usize, asked: c_int) -> c_in
     0
 }
 
+/// Advice has no effect here, as POSIX allows.
+#[unsafe(no_mangle)]
+extern "C" fn posix_madvise(_address: *mut c_void, _length: usize, advice: c_int) -> c_int {
+    /// `POSIX_MADV_DONTNEED`, the last one.
+    const LAST: c_int = 4;
+    if (0..=LAST).contains(&advice) {
+        0
+    } else {
+        EINVAL
+    }
+}
+
 /// Has nothing to do: memory is never paged out.
 #[unsafe(no_mangle)]
 extern "C" fn mlock(_address: *const c_void, _length: usize) -> c_int {

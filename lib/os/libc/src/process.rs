@@ -11,7 +11,7 @@ use runtime::state;
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, errno, points, segments, stream, strings};
+use crate::{errno, segments, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -166,34 +166,16 @@ extern "C" fn setgid(group: c_uint) -> c_int {
     errno::done(system::set_ids(state::proc_fd(), None, Some(group)))
 }
 
+/// Sets the effective id alone, so that a program can take its rights back.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int {
-    const WNOHANG: c_int = 1;
-    let polls = options & WNOHANG != 0;
-    let wait = || match process {
-        -1 => system::wait_pid_once(0, polls),
-        1.. => system::wait_pid_once(process as u32, polls),
-        // The own group is 0 for the process manager, too.
-        _ => system::wait_group_once(process.unsigned_abs(), polls),
-    };
-    match points::interruptible(wait) {
-        Ok(Some((process, end))) => {
-            children::ended(process);
-            if !status.is_null() {
-                // SAFETY: the caller's place for a number.
-                unsafe { *status = end.into_raw() };
-            }
-            process as c_int
-        }
-        Ok(None) => 0,
-        Err(error) => errno::fail(error.errno),
-    }
+extern "C" fn seteuid(user: c_uint) -> c_int {
+    errno::done(system::set_effective_ids(Some(user), None))
 }
 
+/// As `seteuid`, for the group.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { waitpid(-1, status, 0) }
+extern "C" fn setegid(group: c_uint) -> c_int {
+    errno::done(system::set_effective_ids(None, Some(group)))
 }
 
 #[unsafe(no_mangle)]

@@ -505,6 +505,16 @@ unsafe extern "C" fn execvp(program: *const c_char, arguments: *const *mut c_cha
     unsafe { replace(program, arguments, None) }
 }
 
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(
+    program: *const c_char,
+    arguments: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { replace(program, arguments, Some(variables)) }
+}
+
 /// The arguments of `execl` and its kin as a vector, including the null pointer at its end.
 ///
 /// # Safety

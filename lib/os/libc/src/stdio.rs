@@ -228,6 +228,13 @@ unsafe extern "C" fn setbuf(file: *mut File, buffer: *mut c_char) {
     unsafe { setvbuf(file, buffer, mode, 0) };
 }
 
+/// As `setbuf`: streams have buffers of their own size.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setbuffer(file: *mut File, buffer: *mut c_char, _size: usize) {
+    // SAFETY: the same contract.
+    unsafe { setbuf(file, buffer) };
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setlinebuf(file: *mut File) {
     // SAFETY: the same contract.

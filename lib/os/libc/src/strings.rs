@@ -138,6 +138,15 @@ unsafe extern "C" fn bzero(start: *mut c_void, count: usize) {
     unsafe { start.cast::<u8>().write_bytes(0, count) };
 }
 
+/// As `bzero`. The compiler cannot leave it out, whatever the program does with the memory.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn explicit_bzero(start: *mut c_void, count: usize) {
+    // SAFETY: the caller's range.
+    unsafe { bzero(start, count) };
+    // SAFETY: no instruction at all; for the compiler it reads the memory.
+    unsafe { core::arch::asm!("/* {0} */", in(reg) start, options(nostack, preserves_flags)) };
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcopy(from: *const c_void, to: *mut c_void, count: usize) {
     // SAFETY: the caller's ranges, which may overlap.

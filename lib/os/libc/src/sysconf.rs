@@ -99,12 +99,13 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_THREAD_STACK_MIN => thread_attributes::SMALLEST_STACK as c_long,
         SC_PHYS_PAGES => errno::give(memory().map(|(total, _)| total)),
         SC_AVPHYS_PAGES => errno::give(memory().map(|(_, free)| free)),
-        SC_NGROUPS_MAX => 0,
+        SC_NGROUPS_MAX => 8,
+        // The runtime passes 512 KiB, in which it has a few strings and words of its own.
+        SC_ARG_MAX => 480 * 1024,
         // Not supported, or without a limit, which is no error.
         SC_THREAD_CPUTIME
         | SC_JOB_CONTROL
         | SC_SAVED_IDS
-        | SC_ARG_MAX
         | SC_CHILD_MAX
         | SC_SYMLOOP_MAX
         | SC_REALTIME_SIGNALS

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use syscall::PAGE_SIZE;
 use syscall::error::EINVAL;
 
 use crate::affinity;
@@ -15,7 +16,9 @@ pub struct Attributes {
     stack_size: usize,
     detached: c_int,
     /// Whether the thread may run on `processors` only.
-    is_bound: c_int,
+    is_bound: u16,
+    /// The bytes without access beside the stack that the program has asked for.
+    guard: u16,
     /// A set of the first processors, as large as the size of relibc's structure allows.
     processors: [u8; ATTRIBUTE_SET],
 }
@@ -30,6 +33,7 @@ impl Attributes {
         stack_size: 1024 * 1024,
         detached: 0,
         is_bound: 0,
+        guard: PAGE_SIZE as u16,
         processors: [u8::MAX; ATTRIBUTE_SET],
     };
 
@@ -80,6 +84,28 @@ unsafe extern "C" fn pthread_attr_getstacksize(
 ) -> c_int {
     // SAFETY: initialised before; the caller's place.
     unsafe { *size = (*attributes).stack_size };
+    0
+}
+
+/// A page without access lies on both sides of each stack; for more: `EINVAL`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setguardsize(attributes: *mut Attributes, size: usize) -> c_int {
+    if size > PAGE_SIZE {
+        return EINVAL;
+    }
+    // SAFETY: initialised before.
+    unsafe { (*attributes).guard = size as u16 };
+    0
+}
+
+/// Stores what was asked for, as POSIX says, even if it is less than there is.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getguardsize(
+    attributes: *const Attributes,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *size = (*attributes).guard.into() };
     0
 }
 

@@ -10,6 +10,7 @@ use syscall::error::{EINTR, EINVAL, EOPNOTSUPP, EOVERFLOW};
 
 use crate::calendar::{self, Date};
 use crate::caught;
+use crate::date_reading;
 use crate::dates;
 use crate::errno;
 use crate::files::Timespec;
@@ -410,6 +411,42 @@ unsafe extern "C" fn strftime(
         *buffer.add(text.len()) = 0;
     }
     text.len()
+}
+
+/// Fields of which the text says nothing stay unchanged.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strptime(
+    text: *const c_char,
+    format: *const c_char,
+    broken: *mut Broken,
+) -> *mut c_char {
+    // SAFETY: the caller's strings and structure.
+    let (read, broken) = unsafe {
+        let read = date_reading::read(strings::bytes(text), strings::bytes(format));
+        (read, &mut *broken)
+    };
+    let Some((found, length)) = read else {
+        return null_mut();
+    };
+    let fields = [
+        (&mut broken.second, found.second),
+        (&mut broken.minute, found.minute),
+        (&mut broken.hour, found.hour),
+        (&mut broken.day, found.day),
+        (&mut broken.month, found.month),
+        (&mut broken.year, found.year.map(|year| year - 1900)),
+        (&mut broken.weekday, found.weekday),
+        (&mut broken.yearday, found.yearday),
+    ];
+    for (place, value) in fields {
+        if let Some(value) = value {
+            *place = value as c_int;
+        }
+    }
+    if let Some(offset) = found.offset {
+        broken.offset = offset;
+    }
+    text.cast_mut().wrapping_add(length)
 }
 
 #[unsafe(no_mangle)]

@@ -13,7 +13,7 @@ use crate::files::{open_path, path_of};
 use crate::parts::Part;
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
-use crate::{descriptor, errno, parts, points, slashes, strings};
+use crate::{descriptor, environment, errno, parts, points, slashes, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -123,6 +123,29 @@ unsafe fn at_places(
 }
 
 /// Makes a file long enough to contain these bytes; returns the error number.
+/// Advice has no effect here, as POSIX allows.
+#[unsafe(no_mangle)]
+extern "C" fn posix_fadvise(
+    number: c_int,
+    _offset: c_long,
+    length: c_long,
+    advice: c_int,
+) -> c_int {
+    /// `POSIX_FADV_NOREUSE`, the last one.
+    const LAST: c_int = 5;
+    let check = || {
+        fd::fcntl(descriptor::check(number)?, syscall::F_GETFD, 0)?;
+        if descriptor::is_socket(number) || descriptor::is_pipe(number)? {
+            return Err(Error::new(ESPIPE));
+        }
+        match length >= 0 && (0..=LAST).contains(&advice) {
+            true => Ok(()),
+            false => Err(Error::new(EINVAL)),
+        }
+    };
+    check().map_or_else(|error| error.errno, |()| 0)
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn posix_fallocate(number: c_int, offset: c_long, length: c_long) -> c_int {
     let allocate = || {
@@ -163,13 +186,14 @@ unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     errno::done(from.and_then(|from| slashes::rename(from, to?)))
 }
 
-/// Replaces the six letters `X` at the end of a path by others until `make` succeeds in making a
-/// file there, or fails with another error than `EEXIST`.
+/// Replaces the six letters `X` in front of the last `behind` bytes of a path by others until
+/// `make` succeeds in making a file there, or fails with another error than `EEXIST`.
 ///
 /// # Safety
 /// `path` is a writable string.
 unsafe fn with_free_name(
     path: *mut c_char,
+    behind: c_int,
     mut make: impl FnMut(&str) -> Result<c_int>,
 ) -> Result<c_int> {
     const LETTERS: &[u8; 6] = b"XXXXXX";
@@ -177,10 +201,12 @@ unsafe fn with_free_name(
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // SAFETY: the caller's string.
     let mut name = unsafe { path_of(path) }.map(String::from)?;
-    if !name.as_bytes().ends_with(LETTERS) {
-        return Err(Error::new(EINVAL));
-    }
-    let start = name.len() - LETTERS.len();
+    let behind = usize::try_from(behind).ok();
+    let end = behind.and_then(|behind| name.len().checked_sub(behind));
+    let start = end.and_then(|end| end.checked_sub(LETTERS.len()));
+    let start = start.filter(|start| name.as_bytes()[*start..].starts_with(LETTERS));
+    let start = start.ok_or(Error::new(EINVAL))?;
+    let behind = name.split_off(start + LETTERS.len());
     for _ in 0..TRIES {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) ^ time::Instant::now().as_nanos();
         let mut rest = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(process::id());
@@ -190,6 +216,7 @@ unsafe fn with_free_name(
             name.push(char::from(DIGITS[(rest >> 59) as usize]));
             rest <<= 5;
         }
+        name.push_str(&behind);
         match make(&name) {
             Err(Error { errno: EEXIST }) => {}
             result => {
@@ -213,18 +240,32 @@ pub fn open_new(path: &str) -> Result<c_int> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mkstemp(path: *mut c_char) -> c_int {
     // SAFETY: the caller's string.
-    errno::give(unsafe { with_free_name(path, open_new) })
+    errno::give(unsafe { with_free_name(path, 0, open_new) })
+}
+
+/// As `mkstemp`, for a name with an end of its own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkstemps(path: *mut c_char, behind: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { mkostemps(path, behind, 0) }
 }
 
 /// As `mkstemp`, with more flags for `open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mkostemp(path: *mut c_char, flags: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { mkostemps(path, 0, flags) }
+}
+
+/// As `mkstemps`, with more flags for `open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkostemps(path: *mut c_char, behind: c_int, flags: c_int) -> c_int {
     let open = |path: &str| {
         let own = O_RDWR | O_CREAT | O_EXCL;
         open_path(path, own as c_int | flags & !(O_ACCMODE as c_int), 0o600)
     };
     // SAFETY: the caller's string.
-    errno::give(unsafe { with_free_name(path, open) })
+    errno::give(unsafe { with_free_name(path, behind, open) })
 }
 
 #[unsafe(no_mangle)]
@@ -234,7 +275,7 @@ unsafe extern "C" fn mkdtemp(path: *mut c_char) -> *mut c_char {
         fd::close(path::open(path, flags | 0o700)?).map(|()| 0)
     };
     // SAFETY: the caller's string.
-    match unsafe { with_free_name(path, make) } {
+    match unsafe { with_free_name(path, 0, make) } {
         Ok(_) => path,
         Err(error) => {
             errno::set(error.errno);
@@ -253,13 +294,9 @@ pub static NAME: Shared<[u8; NAME_LENGTH]> = Shared::new([0; NAME_LENGTH]);
 /// before the caller does, which `mkstemp` avoids.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tmpnam(place: *mut c_char) -> *mut c_char {
-    let free = |path: &str| match runtime::fs::metadata(path) {
-        Ok(_) => Err(Error::new(EEXIST)),
-        Err(_) => Ok(0),
-    };
     let mut path = *b"/tmp/name-XXXXXX\0\0\0\0";
     // SAFETY: a local string.
-    if unsafe { with_free_name(path.as_mut_ptr().cast(), free) }.is_err() {
+    if unsafe { with_free_name(path.as_mut_ptr().cast(), 0, free) }.is_err() {
         return core::ptr::null_mut();
     }
     if place.is_null() {
@@ -277,6 +314,46 @@ unsafe extern "C" fn tmpnam(place: *mut c_char) -> *mut c_char {
     place
 }
 
+/// Allocates a name that no file in the directory has: that of `TMPDIR`, else `directory`, else
+/// `/tmp`. Another process may take it, as with `tmpnam`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tempnam(directory: *const c_char, prefix: *const c_char) -> *mut c_char {
+    /// The most bytes of the prefix.
+    const LONGEST: usize = 5;
+    // SAFETY: null, or the caller's strings; a variable is a string, which is copied at once.
+    let (wanted, own, prefix) = unsafe {
+        let text = |text: *const c_char| (!text.is_null()).then(|| strings::bytes(text));
+        let own = environment::find(b"TMPDIR").map(|own| strings::bytes(own));
+        (text(directory), own, text(prefix).unwrap_or_default())
+    };
+    let is_directory = |path: &&[u8]| {
+        let path = core::str::from_utf8(path).unwrap_or_default();
+        !path.is_empty() && slashes::metadata(path).is_ok_and(|found| found.is_dir())
+    };
+    let parent = own
+        .filter(is_directory)
+        .or(wanted.filter(is_directory))
+        .unwrap_or(b"/tmp");
+    let prefix = &prefix[..prefix.len().min(LONGEST)];
+    let mut path = [parent, b"/", prefix, b"XXXXXX\0"].concat();
+    // SAFETY: a local string.
+    match unsafe { with_free_name(path.as_mut_ptr().cast(), 0, free) } {
+        Ok(_) => strings::duplicate(&path[..path.len() - 1]),
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// Succeeds if there is no file at a path.
+fn free(path: &str) -> Result<c_int> {
+    match slashes::metadata(path) {
+        Ok(_) => Err(Error::new(EEXIST)),
+        Err(_) => Ok(0),
+    }
+}
+
 /// Opens a stream over a new file whose name is removed at once.
 #[unsafe(no_mangle)]
 extern "C" fn tmpfile() -> *mut File {
@@ -286,7 +363,7 @@ extern "C" fn tmpfile() -> *mut File {
         runtime::fs::remove_file(path).map(|()| number)
     };
     // SAFETY: a local string.
-    match unsafe { with_free_name(path.as_mut_ptr().cast(), make) } {
+    match unsafe { with_free_name(path.as_mut_ptr().cast(), 0, make) } {
         Ok(number) => stream::open(number, true, true, Mode::Full),
         Err(error) => {
             errno::set(error.errno);

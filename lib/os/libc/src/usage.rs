@@ -24,7 +24,8 @@ struct Time {
 
 /// C's `struct rusage`.
 #[repr(C)]
-struct Usage {
+#[derive(Default)]
+pub struct Usage {
     user: Time,
     system: Time,
     counts: [c_long; 14],
@@ -343,6 +344,12 @@ unsafe extern "C" fn sysinfo(place: *mut Machine) -> c_int {
         // SAFETY: the caller's place for the structure.
         unsafe { place.write(machine) };
     }))
+}
+
+/// Fails, as nothing counts how many threads wait for a processor.
+#[unsafe(no_mangle)]
+extern "C" fn getloadavg(_loads: *mut f64, _count: c_int) -> c_int {
+    -1
 }
 
 #[unsafe(no_mangle)]

@@ -2,6 +2,8 @@
 
 use core::ffi::{c_char, c_int, c_ulong};
 
+use unicode_width::UnicodeWidthChar;
+
 use crate::strings;
 use crate::wide::WideOrEnd;
 
@@ -50,6 +52,54 @@ extern "C" fn towlower(wide: WideOrEnd) -> WideOrEnd {
 #[unsafe(no_mangle)]
 extern "C" fn towupper(wide: WideOrEnd) -> WideOrEnd {
     changed(wide, |c| only(c.to_uppercase()))
+}
+
+/// Columns of a character on a terminal: 0 for the end of a string and for marks on others, -1 for
+/// what is not shown.
+#[unsafe(no_mangle)]
+extern "C" fn wcwidth(wide: WideOrEnd) -> c_int {
+    match char::from_u32(wide) {
+        Some('\0') => 0,
+        Some(c) => c.width().map_or(-1, |width| width as c_int),
+        None => -1,
+    }
+}
+
+/// Columns of the first `count` characters, or of those up to the end of the string; -1 if one of
+/// them is not shown.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcswidth(text: *const WideOrEnd, count: usize) -> c_int {
+    let mut columns: c_int = 0;
+    for index in 0..count {
+        // SAFETY: the caller's string, or so many characters; nothing behind its end is read.
+        let wide = unsafe { *text.add(index) };
+        if wide == 0 {
+            break;
+        }
+        match wcwidth(wide) {
+            -1 => return -1,
+            width => columns = columns.saturating_add(width),
+        }
+    }
+    columns
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscasecmp(a: *const WideOrEnd, b: *const WideOrEnd) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { wcsncasecmp(a, b, usize::MAX) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsncasecmp(a: *const WideOrEnd, b: *const WideOrEnd, count: usize) -> c_int {
+    for index in 0..count {
+        // SAFETY: the caller's strings; nothing behind the end of either is read.
+        let (x, y) = unsafe { (towlower(*a.add(index)), towlower(*b.add(index))) };
+        if x != y || x == 0 {
+            return x.cmp(&y) as c_int;
+        }
+    }
+    0
 }
 
 /// The named kinds of characters; a `wctype_t` is an index here plus 1.

@@ -4,6 +4,7 @@
 
 mod exec;
 mod fork;
+mod ids;
 mod record;
 mod script;
 mod stdio;
@@ -19,6 +20,7 @@ use syscall::error::{
 use syscall::flag::CallFlags;
 
 pub use self::fork::{Fork, fork};
+pub use self::ids::{set_effective_ids, set_ids, set_own_ids};
 pub use self::record::{meta, own_meta};
 pub use self::stdio::Stdio;
 pub use crate::exit_status::ExitStatus;
@@ -437,24 +439,6 @@ pub fn rename(process: usize, path: &str) -> Result<()> {
 /// Sets the name under which this process is listed.
 pub fn rename_own(name: &str) -> Result<()> {
     rename(fd::check(state::proc_fd())?, name)
-}
-
-/// Sets all user and group ids of the process behind a process descriptor; `None` keeps them.
-pub fn set_ids(process: usize, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-    let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
-    let mut payload = [0; 24];
-    for (bytes, id) in payload
-        .chunks_exact_mut(4)
-        .zip([uid, uid, uid, gid, gid, gid])
-    {
-        bytes.copy_from_slice(&id.to_ne_bytes());
-    }
-    fd::call_rw(process, &mut payload, &[ProcCall::SetResugid as u64]).map(|_| ())
-}
-
-/// Sets all user and group ids of this process (only root may change them).
-pub fn set_own_ids(uid: u32, gid: u32) -> Result<()> {
-    set_ids(fd::check(state::proc_fd())?, Some(uid), Some(gid))
 }
 
 /// Sends a signal to all processes of a group.

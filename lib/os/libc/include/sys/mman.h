@@ -27,6 +27,12 @@
 #define MADV_DONTFORK 10
 #define MADV_DOFORK 11
 #define MADV_HUGEPAGE 14
+/* Advice for posix_madvise, which has no effect. */
+#define POSIX_MADV_NORMAL 0
+#define POSIX_MADV_RANDOM 1
+#define POSIX_MADV_SEQUENTIAL 2
+#define POSIX_MADV_WILLNEED 3
+#define POSIX_MADV_DONTNEED 4
 #define MCL_CURRENT 1
 #define MCL_FUTURE 2
 #define MS_ASYNC 1
@@ -39,6 +45,7 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 int munmap(void *address, size_t length);
 int mprotect(void *address, size_t length, int protection) __asm__("skiff_mprotect");
 int madvise(void *address, size_t length, int advice);
+int posix_madvise(void *address, size_t length, int advice);
 int msync(void *address, size_t length, int flags);
 int mlock(const void *address, size_t length);
 int mlockall(int flags);
