@@ -131,7 +131,7 @@ static void borrowed(void) {
     CHECK(sysconf(_SC_HOST_NAME_MAX) == HOST_NAME_MAX && sysconf(_SC_MONOTONIC_CLOCK) > 0);
     CHECK(sysconf(_SC_GETPW_R_SIZE_MAX) > 0 && sysconf(_SC_VERSION) >= 200112);
     errno = 0;
-    CHECK(sysconf(_SC_ARG_MAX) == -1 && errno == 0);
+    CHECK(sysconf(_SC_ARG_MAX) == ARG_MAX && errno == 0);
     CHECK(sysconf(_SC_TIMERS) == -1 && sysconf(_SC_THREAD_CPUTIME) == -1 && errno == 0);
     CHECK(sysconf(_SC_THREAD_STACK_MIN) == PTHREAD_STACK_MIN && sysconf(_SC_BARRIERS) > 0);
     CHECK(sysconf(_SC_THREAD_KEYS_MAX) == PTHREAD_KEYS_MAX && sysconf(_SC_SPIN_LOCKS) > 0);

@@ -217,7 +217,8 @@ fn is_free(bit: u64) -> bool {
 }
 
 /// Handles what is held, if neither the calling thread blocks it nor all others do: the thread of
-/// this library blocks nothing.
+/// this library blocks nothing. Also handles what the calling thread has sent to itself, as a
+/// handler that has run here may have done, while it blocked its own signal.
 fn deliver_held() {
     let may_take = || {
         let waiting = held() & !masks::own();
@@ -225,10 +226,16 @@ fn deliver_held() {
         bits.filter(|bit| waiting & bit != 0 && is_free(*bit))
             .fold(0, |set, bit| set | bit)
     };
-    while let Some((number, origin)) = take(may_take()) {
-        if handlers::deliver(number, origin) == Outcome::Ends {
-            process::end_by_signal(number);
+    loop {
+        while let Some((number, origin)) = take(may_take()) {
+            if handlers::deliver(number, origin) == Outcome::Ends {
+                process::end_by_signal(number);
+            }
         }
+        if points::own().signals() & !masks::own() == 0 {
+            return;
+        }
+        points::handle_signals();
     }
 }
 
@@ -253,7 +260,6 @@ pub fn block(mask: u64) {
     }
     masks::set(mask);
     deliver_held();
-    points::handle_signals();
 }
 
 /// The signals that are held.

@@ -133,6 +133,10 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
         if would_stop(number) {
             return errno::fail(EINVAL);
         }
+        if points::own().signals() & bit != 0 {
+            // One of each number waits.
+            return 0;
+        }
         arrivals::arrives_here(number, Origin::own());
         return 0;
     }
