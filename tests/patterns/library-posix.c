@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -448,6 +449,37 @@ static void forks_while_looked_at(void) {
     CHECK(pthread_join(other, NULL) == 0);
 }
 
+/* Stacks of the first thread and of others are as large as Linux's usual limit. */
+static size_t goes_down(uintptr_t top) {
+    enum { STEP = 64 << 10, DEPTH = 7 << 20 };
+    volatile char place[STEP];
+    place[0] = place[STEP - 1] = 1;
+    if (top - (uintptr_t)place > DEPTH)
+        return DEPTH;
+    size_t depth = goes_down(top);
+    return depth - (size_t)place[0] + (size_t)place[STEP - 1];
+}
+
+static void *uses_stack(void *depth) {
+    *(size_t *)depth = goes_down((uintptr_t)__builtin_frame_address(0));
+    return depth;
+}
+
+static void stacks(void) {
+    struct rlimit limit;
+    size_t size = 0, depth = 0;
+    CHECK(getrlimit(RLIMIT_STACK, &limit) == 0);
+    CHECK(limit.rlim_cur == 8 << 20 && limit.rlim_max == 8 << 20);
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_getstacksize(&attributes, &size) == 0 && size == limit.rlim_cur);
+    CHECK(uses_stack(&depth) != NULL && depth == 7 << 20);
+    depth = 0;
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, uses_stack, &depth) == 0);
+    CHECK(pthread_join(other, NULL) == 0 && depth == 7 << 20);
+}
+
 /* Elements that have no room beside the array. */
 static int compare_first(const void *one, const void *other) {
     long left = *(const long *)one, right = *(const long *)other;
@@ -513,6 +545,7 @@ int main(int argc, char **argv, char **first) {
     raised_by_one_thread();
     ignored_children();
     forks_while_looked_at();
+    stacks();
     large_elements();
     CHECK(chdir("/") == 0 && rmdir(here) == 0);
     return finish("library-posix");

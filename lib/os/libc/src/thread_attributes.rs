@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use runtime::spawn::STACK_SIZE;
 use syscall::PAGE_SIZE;
 use syscall::error::EINVAL;
 
@@ -30,7 +31,7 @@ const _: () = assert!(size_of::<Attributes>() == 32);
 impl Attributes {
     /// Those of a thread for which a program chooses nothing.
     pub const USUAL: Self = Self {
-        stack_size: 1024 * 1024,
+        stack_size: STACK_SIZE,
         detached: 0,
         is_bound: 0,
         guard: PAGE_SIZE as u16,

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_ushort};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use runtime::spawn::STACK_SIZE;
 use runtime::time::Instant;
 use runtime::{Error, Result, fs, process, sys};
 use syscall::error::{EINVAL, EPERM};
@@ -144,6 +145,7 @@ pub struct Limit {
 }
 
 const RLIMIT_COUNT: usize = 16;
+const RLIMIT_STACK: usize = 3;
 const RLIMIT_NOFILE: usize = 7;
 const INFINITY: u64 = u64::MAX;
 
@@ -162,6 +164,8 @@ fn index_of(resource: c_int) -> Result<usize> {
 /// The highest limit of a resource.
 fn most_of(index: usize) -> u64 {
     match index {
+        // The stack is as large as that from the start, and never grows.
+        RLIMIT_STACK => STACK_SIZE as u64,
         RLIMIT_NOFILE => machine::OPEN_MAX as u64,
         _ => INFINITY,
     }

@@ -20,8 +20,10 @@ use crate::{fd, sys};
 /// End of the stack of a new program. In the first process, the kernel's metadata lies directly
 /// below the top of user memory; the stack stays clear of it everywhere, which costs nothing.
 const STACK_TOP: usize = 0x0000_7FFF_F000_0000;
-/// Stack size in bytes; the kernel allocates pages on first access.
-const STACK_SIZE: usize = 1024 * 1024;
+/// The size of a program's first stack in bytes: as large as Linux's usual limit, for which
+/// programs are written. The kernel allocates pages on first access, so what is not used costs
+/// nothing.
+pub const STACK_SIZE: usize = 8 * 1024 * 1024;
 /// Largest sum of arguments and environment, in bytes.
 const MAX_ARGUMENTS: usize = 512 * 1024;
 
