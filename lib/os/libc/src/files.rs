@@ -515,10 +515,12 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
         }
         let mut has_data = false;
         parts::each(parts, |part| {
-            // SAFETY: the caller's buffers, here and in the call below.
-            let count = match has_data {
-                false => unsafe { read_raw(number, part.start, part.length) },
-                true => unsafe { read_rest(number, part) },
+            // SAFETY: the caller's buffers, for both.
+            let count = unsafe {
+                match has_data {
+                    false => read_raw(number, part.start, part.length),
+                    true => read_rest(number, part),
+                }
             }?;
             has_data |= count > 0;
             Ok(count)
