@@ -16,6 +16,8 @@ use crate::pages::Pages;
 /// Most turns of the engine in one call of [`Context::progress`] while there is work; then other
 /// contexts have their turns.
 const TURNS: usize = 16;
+/// Bytes that the requests of a context copy in each half of a turn.
+const HALF_TURN: u64 = 1 << 19;
 
 /// A program that opened the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +53,11 @@ impl Context {
     /// A context on this node, without objects. `generation` is any number, preferably a different
     /// one each time.
     pub fn new(owner: Owner, node: u16, generation: u32) -> Context {
+        let mut engine = Engine::new(node, generation);
+        engine.core.limit_turns(HALF_TURN);
         Context {
             owner,
-            engine: Engine::new(node, generation),
+            engine,
             pages: None,
             objects: Table::default(),
             is_begun: false,

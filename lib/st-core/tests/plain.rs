@@ -195,8 +195,8 @@ fn several_headers_wake_once_and_stop_before_another_level() {
     assert_eq!(take(&mut right), Err(QueueError::Broken));
 }
 
-/// The receiver loads no slot that is still to be filled, and a panic of the caller's iterator
-/// leaves no header behind.
+/// The receiver loads no slot that is still to be filled. After a panic of the caller's iterator it
+/// sees no header, and a call for as many does as if there had been none.
 #[test]
 fn several_headers_are_seen_when_all_are_there() {
     let layout = Layout::new(1, 8).unwrap();

@@ -174,16 +174,28 @@ pub(crate) struct Objects {
     pub is_waited_for: bool,
     /// What may still be copied in this half of the turn, in bytes.
     pub budget: u64,
+    /// What it is at the beginning of a half.
+    pub half_turn: u64,
 }
 
-/// Bytes that requests copy to and from the memory of peers in one half of a turn: while records
-/// are received, and afterwards. What is left goes on in the next turn, so that a program with much
-/// to do does not keep a daemon from the others.
-pub(crate) const BUDGET: u64 = 1 << 19;
 /// What any request counts for in bytes, however few it copies.
 const REQUEST_COST: u64 = 256;
+/// The pieces of a long copy begin at multiples of this number of bytes.
+const PIECE: u64 = 4096;
+/// A copy, or the rest of one, that is not cut in pieces, in bytes: a peer that looks at a word, a
+/// lock or a record must not find a half of it.
+const WHOLE: u64 = 64 << 10;
 
 impl Objects {
+    /// How many of these bytes, the rest of a copy, may be copied now.
+    pub fn piece(&self, rest: u64) -> u64 {
+        let most = self.budget.max(WHOLE);
+        match rest <= most {
+            true => rest,
+            false => most - most % PIECE,
+        }
+    }
+
     /// Whether a request may be executed in this turn; if so, it counts.
     #[inline]
     pub fn may_execute(&mut self) -> bool {

@@ -208,8 +208,17 @@ fn messages_alone_are_not_all_that_is_there() {
     assert_eq!(right.receive_results(), results);
 }
 
-/// Most bytes that a turn copies.
+/// The limit of the bytes that a turn copies.
 const TURN: u64 = 1 << 20;
+/// How many more it may be, as short copies are not cut.
+const MORE: u64 = 2 * (64 << 10);
+
+/// Two ends of which the first has that limit.
+fn limited(setup: &Setup) -> (End, End) {
+    let (mut left, right) = pair(setup);
+    left.context.limit_turns(TURN / 2);
+    (left, right)
+}
 
 /// A region of all of an end's memory.
 fn whole(end: &mut End, bytes: usize) -> u32 {
@@ -235,7 +244,7 @@ fn a_turn_copies_only_so_much() {
         Opcode::RdmaRead,
         Opcode::RdmaWriteWithImm,
     ] {
-        let (mut left, mut right) = pair(&setup);
+        let (mut left, mut right) = limited(&setup);
         let keys = [whole(&mut left, bytes), whole(&mut right, bytes)];
         let contents: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
         match opcode {
@@ -260,7 +269,7 @@ fn a_turn_copies_only_so_much() {
             let is_busy = left.progress().is_busy;
             right.progress();
             let copied = left.program.copied_bytes - before;
-            assert!(copied <= TURN, "{copied} bytes in a turn");
+            assert!(copied <= TURN + MORE, "{copied} bytes in a turn");
             let is_over = left.program.copied_bytes >= bytes as u64;
             assert!(is_busy || copied == 0 || is_over, "it would sleep");
             before = left.program.copied_bytes;
@@ -279,7 +288,7 @@ fn all_queue_pairs_get_their_turn() {
         bytes: TURN as usize,
         ..Setup::default()
     };
-    let (mut left, mut right) = pair(&setup);
+    let (mut left, mut right) = limited(&setup);
     let keys = [left.key, right.key];
     // One has work for many turns, another one that comes later has little.
     let write = |id, count| {
@@ -323,4 +332,38 @@ fn all_queue_pairs_get_their_turn() {
     let found = left.send_results();
     assert!(found.contains(&(2, WcStatus::Success)), "{found:?}");
     assert!(found.len() < 65);
+}
+
+/// Short copies are whole however little of the limit is left.
+#[test]
+fn short_copies_are_whole() {
+    let setup = Setup::default();
+    for bytes in [4, 8, 64, 4096] {
+        let (mut left, mut right) = pair(&setup);
+        // What a request counts for, and one byte.
+        left.context.limit_turns(256 + 1);
+        let keys = [left.key, right.key];
+        for round in 0..3_u32 {
+            let is_new = round.to_le_bytes();
+            right.fill(0, &is_new.repeat(bytes / 4));
+            let mut request = left.one_sided(1, Opcode::RdmaRead, (0, 0), (0, keys[1]));
+            request.data = Data::Segments(vec![Segment {
+                address: BASE,
+                length: bytes as u32,
+                key: keys[0],
+            }]);
+            let before = left.program.copied_bytes;
+            left.post(request);
+            loop {
+                let copied = left.program.copied_bytes - before;
+                assert!([0, bytes as u64].contains(&copied), "{copied} of {bytes}");
+                if !left.send_results().is_empty() {
+                    break;
+                }
+                left.progress();
+                right.progress();
+            }
+            assert_eq!(left.bytes(0, bytes), is_new.repeat(bytes / 4));
+        }
+    }
 }

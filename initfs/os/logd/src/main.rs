@@ -254,7 +254,14 @@ impl SchemeSync for LogScheme {
         };
         let mut pending = core::mem::take(partial);
         let (mut lines, mut written) = (0, 0);
-        for &byte in buf.iter().take(WRITTEN_AT_ONCE) {
+        // The part ends with a line if one ends in it: another process may write to the file next.
+        let part = &buf[..buf.len().min(WRITTEN_AT_ONCE)];
+        let ends_in = part.iter().rposition(|&byte| byte == b'\n');
+        let part = match ends_in {
+            Some(last) if part.len() < buf.len() => &part[..=last],
+            _ => part,
+        };
+        for &byte in part {
             if byte != b'\n' {
                 pending.push(byte);
             }

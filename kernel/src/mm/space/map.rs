@@ -429,14 +429,22 @@ impl AddrSpace {
             }
         }
         for page in others {
-            // A failure does no harm: the first touch tries again and reports it.
-            if let Ok(found) = self.lend(page, Prot::READ, &mut lents, 0) {
-                let mut rights = prot;
-                rights.set(
-                    Prot::WRITE,
-                    prot.contains(Prot::WRITE) && found.is_writable(),
-                );
-                entries.push((page - addr, shared_entry(found, rights)));
+            match self.lend(page, Prot::READ, &mut lents, 0) {
+                Ok(found) => {
+                    let mut rights = prot;
+                    rights.set(
+                        Prot::WRITE,
+                        prot.contains(Prot::WRITE) && found.is_writable(),
+                    );
+                    entries.push((page - addr, shared_entry(found, rights)));
+                }
+                // The page has contents, for which an empty page must not stand in.
+                Err(error) if error.errno == ENOMEM => {
+                    entries.drain(..).for_each(|(_, entry)| release(entry));
+                    return Err(error);
+                }
+                // Another failure does no harm: the first touch tries again and reports it.
+                Err(_) => {}
             }
         }
         Ok((entries, lents))

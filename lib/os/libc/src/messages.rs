@@ -152,9 +152,9 @@ extern "C" fn setlogmask(mask: c_int) -> c_int {
 
 fn write_log(line: &str) -> Result<()> {
     let number = path::open("/scheme/log", O_WRONLY)?;
-    let written = fd::write(number, line.as_bytes());
+    let written = runtime::io::write_all(number, line.as_bytes());
     fd::close(number)?;
-    written.map(|_| ())
+    written
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,7 @@
 //! not do goes by the general path, and what that one does not do through the daemon.
 
 use scif_abi::flags::{RecvFlags, SendFlags};
-use syscall::error::EINTR;
+use syscall::error::{EINTR, ENOMEM};
 
 use super::at_once::is_short;
 use super::open::MappedRings;
@@ -195,8 +195,8 @@ fn finish(
     match result {
         Ok(count) => Ok(moved + count),
         // As for a call that the daemon makes alone: this call returns the count, and the next one
-        // fails.
-        Err(_) if moved > 0 => Ok(moved),
+        // fails. But without memory for the buffer the daemon may have moved bytes that nobody has.
+        Err(error) if moved > 0 && error != ENOMEM => Ok(moved),
         Err(error) => Err(error),
     }
 }

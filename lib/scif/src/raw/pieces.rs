@@ -17,7 +17,7 @@ use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::PAGE_SIZE;
-use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, ENOTTY, ENXIO};
+use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, ENOMEM, ENOTTY, ENXIO};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use super::{
@@ -116,7 +116,8 @@ pub(super) fn recv(epd: usize, mut buffer: Target<'_>, waits: bool) -> Result<us
         };
         match more {
             Ok(()) => {}
-            Err(_) if received > 0 => break,
+            // Without memory for the buffer the daemon may have taken bytes that nobody has.
+            Err(error) if received > 0 && error != ENOMEM => break,
             Err(error) => return Err(error),
         }
     }

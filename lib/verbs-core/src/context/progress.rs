@@ -7,7 +7,7 @@ use super::Context;
 use super::taking::{Over, RECORDS_AT_ONCE, Short, activate};
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
-use crate::objects::{BUDGET, Event, Exposed, Known, Lane, Route, record_bytes};
+use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, QueuePair, drop_bytes, known};
 use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
@@ -45,11 +45,19 @@ impl Progress {
 }
 
 impl Context {
+    /// Has requests copy to and from the memory of peers only so many bytes, or little more, in
+    /// each half of a turn: while records are received, and afterwards. What is left goes on in
+    /// the next turn. So a program with much to do does not keep a daemon from the others. Without
+    /// a limit each request is executed at once.
+    pub fn limit_turns(&mut self, bytes: u64) {
+        (self.objects.budget, self.objects.half_turn) = (bytes, bytes);
+    }
+
     /// Receives what has arrived, executes the requests that can be executed, and sends
     /// acknowledgements. `now`: nanoseconds of any clock that never goes back.
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
-        self.objects.budget = BUDGET;
+        self.objects.budget = self.objects.half_turn;
         while let Some(key) = self.objects.stale.pop() {
             self.objects.withdraw(host, key);
         }
@@ -89,7 +97,7 @@ impl Context {
     fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
         let (qps, objects) = (&mut self.qps, &mut self.objects);
         // Received records must not use up the share of those whose turn it is.
-        objects.budget = BUDGET;
+        objects.budget = objects.half_turn;
         // How many stay in front of the first one that has to go on in the next turn, it included.
         let (mut kept, mut served) = (0, None);
         self.active.retain(|number| {

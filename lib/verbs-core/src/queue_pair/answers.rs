@@ -125,6 +125,10 @@ impl QueuePair {
             }
             (self.sent, self.acked, self.expected) = (0, 0, 0);
             self.rnr = None;
+            // An unreliable copy that has been begun begins anew.
+            if let Some(send) = self.sends.get_mut(0) {
+                (send.way.copied, send.way.is_written) = (0, false);
+            }
         }
         self.peer_deadline = None;
         self.peer = Peer::Ready(ready);

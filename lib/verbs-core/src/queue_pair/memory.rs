@@ -78,7 +78,7 @@ impl QueuePair {
         let copied = u64::from(work.way.copied);
         let count = match request.opcode.is_atomic() {
             true => total,
-            false => (total - copied).min(objects.budget.max(1)),
+            false => objects.piece(total - copied),
         };
         work.places.clear();
         if let Data::Segments(segments) = &request.data {
@@ -145,6 +145,8 @@ impl QueuePair {
                 }
                 objects.budget = objects.budget.saturating_sub(count);
                 work.way.copied = (copied + count) as u32;
+                // A later piece may miss its window as often: the peer makes room for others.
+                work.way.misses = 0;
                 match copied + count < total {
                     true => Err(Step::Stay(Pause::Turn)),
                     false => Ok(()),

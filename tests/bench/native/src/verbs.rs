@@ -15,7 +15,7 @@ use scif_perf::report::Unit;
 use scif_perf::timing;
 use verbs_core::context::Taken;
 use verbs_core::demo;
-use verbs_core::host::Host;
+use verbs_core::host::{Host, Place};
 use verbs_core::types::Error;
 
 use crate::client::{ENDPOINT, System};
@@ -125,6 +125,20 @@ impl End {
         }
     }
 
+    fn place(&self, place: usize) -> Place {
+        let Segment {
+            key,
+            address,
+            length,
+        } = self.segment(place);
+        let length = length as usize;
+        Place {
+            key,
+            address,
+            length,
+        }
+    }
+
     fn turn(&mut self) {
         self.engine.turn(0);
         while self.engine.next_event().is_some() {}
@@ -229,13 +243,17 @@ impl Pair {
 
 fn one_way(from: &mut End, to: &mut End, number: u64) -> Result<(), Failure> {
     let bytes = [number as u8; MESSAGE];
+    let place = from.place(RECEIVES);
     from.engine
         .lanes
-        .write(from.segment(RECEIVES).address, &bytes);
+        .write(place, &bytes)
+        .map_err(|_| "memory is missing")?;
     from.post_send(number)?;
     let place = to.take()?;
     let mut there = [0; MESSAGE];
-    to.engine.lanes.read(to.segment(place).address, &mut there);
+    let place = to.place(place);
+    let read = to.engine.lanes.read(place, &mut there);
+    read.map_err(|_| "memory is missing")?;
     if there != bytes {
         return Err("wrong bytes arrived".into());
     }

@@ -21,7 +21,7 @@ use scheme::locks::Locks;
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::DirentBuf;
-use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV, EPERM};
+use syscall::error::{EACCES, EBADF, EINVAL, ENAMETOOLONG, ENODEV, EPERM, ESRCH};
 use syscall::flag::{
     AT_REMOVEDIR, EventFlags, MapFlags, MunmapFlags, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL,
     O_RDONLY, O_STAT, O_WRONLY,
@@ -105,8 +105,12 @@ impl Users {
     /// `EPERM`: it has ended.
     fn of(&self, process: usize) -> Result<User> {
         let mut bytes = [0; size_of::<ProcMeta>()];
-        libredox::call::get_proc_credentials(self.0.raw(), process, &mut bytes)
-            .map_err(|_| Error::new(EPERM))?;
+        libredox::call::get_proc_credentials(self.0.raw(), process, &mut bytes).map_err(
+            |error| match error.errno() {
+                ESRCH => Error::new(EPERM),
+                other => Error::new(other),
+            },
+        )?;
         let (words, _) = bytes.as_chunks::<4>();
         let word = |at: usize| u32::from_ne_bytes(words[at / 4]);
         Ok(User {
