@@ -14,7 +14,7 @@ use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region, WindowType};
 use crate::numbered::{LaneTable, Numbered};
-use crate::objects::{Event, Lane, Objects, Subject};
+use crate::objects::{Budget, Event, Lane, Objects, Subject};
 use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
@@ -132,8 +132,7 @@ impl Context {
                 places: Vec::new(),
                 owed: 0,
                 is_waited_for: false,
-                budget: u64::MAX,
-                half_turn: u64::MAX,
+                budget: Budget::default(),
             },
             domains: Table::new(MAX_PDS),
             xrc_domains: Table::new(MAX_XRCDS),

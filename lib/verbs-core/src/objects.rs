@@ -173,9 +173,23 @@ pub(crate) struct Objects {
     /// One of these peers waits for the acknowledgement.
     pub is_waited_for: bool,
     /// What may still be copied in this half of the turn, in bytes.
-    pub budget: u64,
-    /// What it is at the beginning of a half.
-    pub half_turn: u64,
+    pub budget: Budget,
+}
+
+/// What requests may copy in a half of a turn, in bytes. There is no limit by default.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// What is left.
+    pub left: u64,
+    /// What there is at the beginning.
+    pub most: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let (left, most) = (u64::MAX, u64::MAX);
+        Self { left, most }
+    }
 }
 
 /// What any request counts for in bytes, however few it copies.
@@ -189,7 +203,7 @@ const WHOLE: u64 = 64 << 10;
 impl Objects {
     /// How many of these bytes, the rest of a copy, may be copied now.
     pub fn piece(&self, rest: u64) -> u64 {
-        let most = self.budget.max(WHOLE);
+        let most = self.budget.left.max(WHOLE);
         match rest <= most {
             true => rest,
             false => most - most % PIECE,
@@ -199,8 +213,8 @@ impl Objects {
     /// Whether a request may be executed in this turn; if so, it counts.
     #[inline]
     pub fn may_execute(&mut self) -> bool {
-        let may = self.budget > 0;
-        self.budget = self.budget.saturating_sub(REQUEST_COST);
+        let may = self.budget.left > 0;
+        self.budget.left = self.budget.left.saturating_sub(REQUEST_COST);
         may
     }
 

@@ -50,14 +50,14 @@ impl Context {
     /// the next turn. So a program with much to do does not keep a daemon from the others. Without
     /// a limit each request is executed at once.
     pub fn limit_turns(&mut self, bytes: u64) {
-        (self.objects.budget, self.objects.half_turn) = (bytes, bytes);
+        (self.objects.budget.left, self.objects.budget.most) = (bytes, bytes);
     }
 
     /// Receives what has arrived, executes the requests that can be executed, and sends
     /// acknowledgements. `now`: nanoseconds of any clock that never goes back.
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
-        self.objects.budget = self.objects.half_turn;
+        self.objects.budget.left = self.objects.budget.most;
         while let Some(key) = self.objects.stale.pop() {
             self.objects.withdraw(host, key);
         }
@@ -97,7 +97,7 @@ impl Context {
     fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
         let (qps, objects) = (&mut self.qps, &mut self.objects);
         // Received records must not use up the share of those whose turn it is.
-        objects.budget = objects.half_turn;
+        objects.budget.left = objects.budget.most;
         // How many stay in front of the first one that has to go on in the next turn, it included.
         let (mut kept, mut served) = (0, None);
         self.active.retain(|number| {

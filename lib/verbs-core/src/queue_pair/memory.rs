@@ -143,7 +143,7 @@ impl QueuePair {
                     }
                     _ => self.traffic.stored_bytes += count,
                 }
-                objects.budget = objects.budget.saturating_sub(count);
+                objects.budget.left = objects.budget.left.saturating_sub(count);
                 work.way.copied = (copied + count) as u32;
                 // A later piece may miss its window as often: the peer makes room for others.
                 work.way.misses = 0;
