@@ -57,6 +57,9 @@ static void rights(void) {
     FAILS(access("plain/", F_OK), ENOTDIR);
     CHECK(access("/dev/null", R_OK | W_OK) == 0);
     CHECK(access("/bin/sh", R_OK | X_OK) == 0);
+    FAILS(access("/bin/sh", W_OK), EROFS);
+    /* Of a scheme that shows no attributes. */
+    CHECK(access("/scheme/debug", F_OK) == 0 && access("/scheme/debug", W_OK) == 0);
     write_file("theirs", "x", 0640);
     write_file("anybody", "x", 0646);
     pid_t child = fork();
@@ -341,6 +344,22 @@ static void interrupted_sleep(void) {
     CHECK(pthread_join(other, NULL) == 0 && signal(SIGUSR2, SIG_DFL) == count);
 }
 
+/* So does a handler in one that waits for another signal. */
+static void interrupted_wait(void) {
+    pthread_t self = pthread_self(), other;
+    struct timespec length = {20, 0};
+    struct sigaction handler = {.sa_handler = count}, before;
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &awaited, NULL) == 0);
+    CHECK(sigaction(SIGUSR2, &handler, &before) == 0);
+    CHECK(pthread_create(&other, NULL, interrupts, &self) == 0);
+    FAILS(sigtimedwait(&awaited, NULL, &length), EINTR);
+    CHECK(pthread_join(other, NULL) == 0 && sigaction(SIGUSR2, &before, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &awaited, NULL) == 0);
+}
+
 /* A signal that a thread raises is its own, even if another thread does not block it. */
 static sem_t raised, looked;
 static pthread_t handled_by;
@@ -469,7 +488,7 @@ static void stacks(void) {
     struct rlimit limit;
     size_t size = 0, depth = 0;
     CHECK(getrlimit(RLIMIT_STACK, &limit) == 0);
-    CHECK(limit.rlim_cur == 8 << 20 && limit.rlim_max == 8 << 20);
+    CHECK(limit.rlim_cur == 8 << 20 && limit.rlim_max == RLIM_INFINITY);
     pthread_attr_t attributes;
     CHECK(pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_getstacksize(&attributes, &size) == 0 && size == limit.rlim_cur);
@@ -542,6 +561,7 @@ int main(int argc, char **argv, char **first) {
     texts_of_signals();
     names_and_spaces();
     interrupted_sleep();
+    interrupted_wait();
     raised_by_one_thread();
     ignored_children();
     forks_while_looked_at();

@@ -217,21 +217,26 @@ fn is_free(bit: u64) -> bool {
 }
 
 /// Handles what is held, if neither the calling thread blocks it nor all others do: the thread of
-/// this library blocks nothing. Also handles what the calling thread has sent to itself, as a
-/// handler that has run here may have done, while it blocked its own signal.
-fn deliver_held() {
+/// this library blocks nothing.
+fn deliver_what_is_held() {
     let may_take = || {
         let waiting = held() & !masks::own();
         let bits = (0..u64::BITS).map(|number| 1 << number);
         bits.filter(|bit| waiting & bit != 0 && is_free(*bit))
             .fold(0, |set, bit| set | bit)
     };
-    loop {
-        while let Some((number, origin)) = take(may_take()) {
-            if handlers::deliver(number, origin) == Outcome::Ends {
-                process::end_by_signal(number);
-            }
+    while let Some((number, origin)) = take(may_take()) {
+        if handlers::deliver(number, origin) == Outcome::Ends {
+            process::end_by_signal(number);
         }
+    }
+}
+
+/// Handles what is held, and what the calling thread has sent to itself, as a handler that has run
+/// here may have done while it blocked its own signal.
+fn deliver_held() {
+    loop {
+        deliver_what_is_held();
         if points::own().signals() & !masks::own() == 0 {
             return;
         }
@@ -295,8 +300,9 @@ pub fn wait(set: u64, end: Option<u64>) -> Result<(c_int, Origin)> {
         }
     };
     AWAITED.with(|awaited| awaited.remove(&id));
-    // Another one of the set may have come that no thread blocks.
-    deliver_held();
+    // Another one of the set may have come that no thread blocks. What others have sent to this
+    // thread alone stays for the caller, whose wait it may have ended.
+    deliver_what_is_held();
     found
 }
 

@@ -6,8 +6,8 @@ use core::ffi::{c_char, c_int};
 use libredox::data::TimeSpec;
 use libredox::flag::{O_CLOEXEC, O_PATH};
 use runtime::{Result, fd};
-use syscall::error::{EACCES, EINVAL, EOPNOTSUPP, Error};
-use syscall::flag::{MODE_CHR, MODE_DIR, MODE_TYPE, O_STAT, O_WRONLY};
+use syscall::error::{EACCES, EINVAL, EOPNOTSUPP, EROFS, Error};
+use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE, MODE_TYPE, O_STAT, O_WRONLY};
 
 use crate::files::{Timespec, path_of};
 use crate::{descriptor, errno, slashes};
@@ -65,25 +65,38 @@ pub unsafe fn check_access(path: *const c_char, wanted: c_int, effective: bool) 
     let number = slashes::open(path, O_STAT | O_CLOEXEC as usize)?;
     let stat = fd::fstat(number);
     fd::close(number)?;
-    let stat = stat?;
+    let Ok(stat) = stat else {
+        return check_by_opening(path, wanted);
+    };
     let ids = runtime::process::own_meta();
     let (user, group) = match effective {
         true => (ids.euid, ids.egid),
         false => (ids.ruid, ids.rgid),
     };
     if stat.st_mode & 0o777 == 0 && user != 0 && stat.st_mode & MODE_TYPE == MODE_CHR {
-        // Some schemes keep no modes and decide when a device is opened.
-        let flags = if wanted & WRITE != 0 {
-            O_WRONLY
-        } else {
-            O_STAT
+        return check_by_opening(path, wanted);
+    }
+    if !allows(&stat, user, group, wanted) {
+        return Err(Error::new(EACCES));
+    }
+    if wanted & WRITE != 0 && stat.st_mode & MODE_TYPE == MODE_FILE {
+        // Whatever its mode says, its file system may be for reading alone.
+        let is_read_only = |error: &Error| error.errno == EROFS;
+        return match check_by_opening(path, WRITE) {
+            Err(error) if is_read_only(&error) => Err(error),
+            _ => Ok(()),
         };
-        return fd::close(slashes::open(path, flags | O_CLOEXEC as usize)?);
     }
-    match allows(&stat, user, group, wanted) {
-        true => Ok(()),
-        false => Err(Error::new(EACCES)),
-    }
+    Ok(())
+}
+
+/// Asks a scheme that keeps no modes, and decides when a file is opened.
+fn check_by_opening(path: &str, wanted: u32) -> Result<()> {
+    let flags = match wanted & WRITE {
+        0 => O_STAT,
+        _ => O_WRONLY,
+    };
+    fd::close(slashes::open(path, flags | O_CLOEXEC as usize)?)
 }
 
 #[unsafe(no_mangle)]

@@ -161,16 +161,17 @@ pub static NUMBERS: Shared<Numbers> = Shared::new(Numbers {
 });
 
 impl Numbers {
-    /// Takes a number that no other thread of any process has: the process id above 16 bits of a
-    /// counter, which skips the numbers of long-lived threads when it begins again. `None`: all
-    /// are in use.
+    /// Takes a number that no other thread of this process has, nor one of a process whose number
+    /// is near: the lower half of the process id above 16 bits of a counter, which skips the
+    /// numbers of long-lived threads when it begins again, and that of the first thread, which is
+    /// the process id. `None`: all are in use.
     fn take(&mut self) -> Option<c_int> {
         const MOST: u32 = 0xffff;
         let above = process::id() << 16;
         for _ in 0..MOST {
             self.last = self.last % MOST + 1;
             let number = (above | self.last) as c_int;
-            if self.in_use.insert(number) {
+            if number as u32 != process::id() && self.in_use.insert(number) {
                 return Some(number);
             }
         }

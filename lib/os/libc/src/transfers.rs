@@ -122,7 +122,6 @@ unsafe fn at_places(
     errno::give(moved.map(|count| count as isize))
 }
 
-/// Makes a file long enough to contain these bytes; returns the error number.
 /// Advice has no effect here, as POSIX allows.
 #[unsafe(no_mangle)]
 extern "C" fn posix_fadvise(
@@ -146,6 +145,7 @@ extern "C" fn posix_fadvise(
     check().map_or_else(|error| error.errno, |()| 0)
 }
 
+/// Makes a file long enough to contain these bytes; returns the error number.
 #[unsafe(no_mangle)]
 extern "C" fn posix_fallocate(number: c_int, offset: c_long, length: c_long) -> c_int {
     let allocate = || {

@@ -164,19 +164,20 @@ fn index_of(resource: c_int) -> Result<usize> {
 /// The highest limit of a resource.
 fn most_of(index: usize) -> u64 {
     match index {
-        // The stack is as large as that from the start, and never grows.
-        RLIMIT_STACK => STACK_SIZE as u64,
         RLIMIT_NOFILE => machine::OPEN_MAX as u64,
         _ => INFINITY,
     }
 }
 
 fn limit_of(index: usize) -> Limit {
-    let most = most_of(index);
-    LIMITS.with(|limits| limits[index]).unwrap_or(Limit {
-        current: most,
-        highest: most,
-    })
+    let highest = most_of(index);
+    let current = match index {
+        // The stack is as large as that from the start, and never grows.
+        RLIMIT_STACK => STACK_SIZE as u64,
+        _ => highest,
+    };
+    let first = Limit { current, highest };
+    LIMITS.with(|limits| limits[index]).unwrap_or(first)
 }
 
 #[unsafe(no_mangle)]

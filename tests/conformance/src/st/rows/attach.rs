@@ -348,7 +348,7 @@ fn no_requests(bench: &mut Bench<'_>) -> Checked {
     // Memory is mapped after its first use. The next rounds show the most requests of the bench
     // itself: it starts and ends the rounds, sleeps meanwhile or not, and reads the counter.
     const FEW: u64 = 100;
-    const TRIES: usize = 6;
+    const TRIES: usize = 16;
     let mut own = [0; 2];
     for turn in 0..=TRIES + 1 {
         let is_checked = turn == TRIES + 1;
