@@ -242,7 +242,8 @@ impl<T> Events<T> {
 
     /// Takes the bytes of events that have gone out of the pipe: the descriptor must not be
     /// readable for them. A byte is missing there if a thread has read it and not taken its event
-    /// yet; that thread finds none, and waits again.
+    /// yet; that thread finds none, and waits again. If an event comes before that, the thread
+    /// takes that one, whose byte stays in the pipe.
     fn silence(&self, waiting: &mut Waiting<T>, gone: &Gone) {
         waiting.silent = waiting.silent.saturating_sub(gone.silent);
         let unrung = waiting.unrung.min(gone.told);
