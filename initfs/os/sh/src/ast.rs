@@ -482,7 +482,8 @@ impl Display for Expression<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for part in &self.0.parts {
             match part {
-                Part::Literal(text) => f.write_str(text)?,
+                // The quote keeps a backslash apart from the line end that it would remove.
+                Part::Literal(text) => f.write_str(&text.replace("\\\n", "\\\"\n"))?,
                 // Lone dollar signs; the quote keeps each apart from what follows.
                 Part::Quoted(text) => text.chars().try_for_each(|c| write!(f, "{c}\""))?,
                 Part::Parameter {

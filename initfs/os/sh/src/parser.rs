@@ -322,6 +322,7 @@ mod tests {
             "cat <<'EOF' | wc\nhello $x\n\nEOF",
             "cat <<EOF\nEOF",
             "cat <<<\"a b\"",
+            "echo $((\\\"\n1))",
             "echo \"\" '' \"$x\" \"\"$x",
             "time ! sleep 1",
             "# only a comment",
@@ -329,6 +330,23 @@ mod tests {
             "echo a \\\n b",
         ] {
             round_trip(text);
+        }
+    }
+
+    #[test]
+    fn here_documents_nest_as_deeply_as_they_may_when_printed() {
+        for (before, after) in [("", "\n"), ("{ ", "; }\n"), ("( x; { ", "; } )\n")] {
+            let accepted = (1..=MAX_DEPTH as usize).filter(|levels| {
+                let (open, close) = ("${x:-".repeat(*levels), "}".repeat(*levels));
+                let text = format!("{before}cat <<E{after}{open}{close}\nE\n");
+                let accepted = parse(&text).is_ok();
+                if accepted {
+                    round_trip(&text);
+                }
+                accepted
+            });
+            let accepted = accepted.count();
+            assert!(accepted > 50 && accepted < MAX_DEPTH as usize, "{accepted}");
         }
     }
 

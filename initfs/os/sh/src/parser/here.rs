@@ -19,6 +19,9 @@ pub(super) struct PendingHere {
     strip_tabs: bool,
     body: Body,
     line: u32,
+    /// How deeply its text is nested: as deeply as the word of a here-string in its place, which
+    /// is how it is printed.
+    depth: u32,
 }
 
 impl Parser<'_> {
@@ -58,7 +61,7 @@ impl Parser<'_> {
                 Some(if here.literal {
                     Word::quoted(&text)
                 } else {
-                    self.here_text(&text, first)?
+                    self.here_text(&text, first, here.depth)?
                 })
             };
             *here.body.borrow_mut() = word;
@@ -67,9 +70,9 @@ impl Parser<'_> {
     }
 
     /// Parses parameters and commands in a here-document; quotes are text there.
-    pub(super) fn here_text(&self, text: &str, line: u32) -> Result<Word> {
+    pub(super) fn here_text(&self, text: &str, line: u32, depth: u32) -> Result<Word> {
         let mut inner = Parser::new(text, line);
-        inner.depth = self.depth;
+        inner.depth = depth;
         let mut parts = Parts::default();
         parts.quote();
         while let Some(c) = inner.peek_char() {
@@ -141,6 +144,7 @@ impl Parser<'_> {
             strip_tabs,
             body,
             line,
+            depth: self.depth + 1,
         });
         Ok(Target::HereString(Word {
             parts: [placeholder].into(),
