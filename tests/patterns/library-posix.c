@@ -98,6 +98,36 @@ static void exec_drops_buffers(void) {
     CHECK(close(ends[0]) == 0);
 }
 
+static volatile sig_atomic_t taken;
+
+static void take_children(int number) {
+    (void)number;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        taken++;
+}
+
+/* What the keyboard sends is for the command, and its status for `system`. */
+static void commands(void) {
+    char text[64];
+    struct sigaction now;
+    CHECK(signal(SIGINT, take_children) == SIG_DFL);
+    CHECK(signal(SIGCHLD, take_children) == SIG_DFL);
+    snprintf(text, sizeof text, "kill -INT %d; kill -QUIT %d; exit 5", getpid(), getpid());
+    CHECK(system(text) == 5 << 8);
+    CHECK(taken == 0);
+    CHECK(sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == take_children);
+    CHECK(sigaction(SIGQUIT, NULL, &now) == 0 && now.sa_handler == SIG_DFL);
+    sigset_t blocked;
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &blocked) == 0 && !sigismember(&blocked, SIGCHLD));
+    CHECK(signal(SIGCHLD, SIG_DFL) == take_children && signal(SIGINT, SIG_DFL) == take_children);
+    int status = system("kill -INT $$");
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    /* The command ignores what the program ignores. */
+    CHECK(signal(SIGINT, SIG_IGN) == SIG_DFL);
+    CHECK(system("kill -INT $$; exit 6") == 6 << 8);
+    CHECK(signal(SIGINT, SIG_DFL) == SIG_IGN);
+}
+
 static int found_by_exec(const char *name) {
     pid_t child = fork();
     if (child == 0) {
@@ -551,6 +581,7 @@ int main(int argc, char **argv, char **first) {
     variables(first, length);
     rights();
     exec_drops_buffers();
+    commands();
     search_for_programs();
     read_in_parts();
     formats();

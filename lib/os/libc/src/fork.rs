@@ -8,17 +8,18 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    advice, alarm, arrivals, caught, children, descriptor, environment, errno, handlers,
+    advice, alarm, arrivals, caught, children, command, descriptor, environment, errno, handlers,
     interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread, random,
     search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage, users,
     wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 39] = [
+const LOCKS: [&dyn Lock; 40] = [
     &HANDLERS,
     &alarm::TIMER,
     // Pairs in the order in which they are taken elsewhere.
+    &command::RUNNING,
     &sets::SETS,
     &own::KINDS,
     &sharing::OPEN,

@@ -54,6 +54,12 @@ impl Disposition {
         mask: 0,
     };
 
+    /// No effect.
+    pub const IGNORED: Self = Self {
+        handler: IGNORE,
+        ..Self::USUAL
+    };
+
     /// Whether the end of children, if it is SIGCHLD that this is for, leaves nothing. With a
     /// handler it leaves its status, whatever the flags say: the process manager tells of no other
     /// children.
@@ -261,6 +267,12 @@ pub extern "C" fn strsignal(number: c_int) -> *const c_char {
         None => c"Unknown signal",
     });
     text.as_ptr()
+}
+
+/// Whether the program has a function for a signal.
+pub fn is_handled(number: c_int) -> bool {
+    let chosen = exchange(number, None);
+    chosen.is_some_and(|chosen| !matches!(chosen.handler, DEFAULT | IGNORE))
 }
 
 /// Whether a signal would do nothing now.

@@ -60,6 +60,7 @@ mod children;
 #[cfg(target_os = "redox")]
 mod cleanup;
 #[cfg(target_os = "redox")]
+mod command;
 mod complex;
 #[cfg(target_os = "redox")]
 mod control;

@@ -1,4 +1,4 @@
-//! Shell commands: `system`, and streams to and from commands, `popen` and `pclose`.
+//! Streams to and from shell commands: `popen` and `pclose`.
 
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
@@ -89,17 +89,4 @@ unsafe extern "C" fn pclose(file: *mut File) -> c_int {
     // also of one that did not take all.
     let _ = unsafe { stream::close(file) };
     errno::give(child.wait().map(|status| status.into_raw()))
-}
-
-/// Runs a command by the shell; for a null command says that there is a shell.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn system(text: *const c_char) -> c_int {
-    if text.is_null() {
-        return 1;
-    }
-    // SAFETY: the caller's string.
-    let text = unsafe { strings::bytes(text) };
-    stream::flush_all();
-    let child = spawn::retried(|| spawn::shell(text).spawn());
-    errno::give(child.and_then(|mut child| Ok(child.wait()?.into_raw())))
 }

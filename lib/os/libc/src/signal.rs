@@ -18,7 +18,10 @@ use crate::{arrivals, caught, errno, interrupter, jump, masks, points, pthread, 
 const ERROR: usize = usize::MAX;
 
 /// Changes what the program does with a signal. Returns what it did before.
-fn choose(number: c_int, new: Option<Disposition>) -> Result<Disposition> {
+///
+/// # Errors
+/// `EINVAL`: there is no such signal, or it cannot be changed.
+pub fn choose(number: c_int, new: Option<Disposition>) -> Result<Disposition> {
     let before = handlers::exchange(number, new).ok_or(Error::new(EINVAL))?;
     if let Some(new) = new {
         arrivals::choose(number, &new);
@@ -299,11 +302,7 @@ extern "C" fn sigrelse(number: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn sigignore(number: c_int) -> c_int {
-    let ignored = Disposition {
-        handler: handlers::IGNORE,
-        ..Disposition::USUAL
-    };
-    errno::done(choose(number, Some(ignored)).map(drop))
+    errno::done(choose(number, Some(Disposition::IGNORED)).map(drop))
 }
 
 #[unsafe(no_mangle)]
