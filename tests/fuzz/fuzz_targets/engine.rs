@@ -54,6 +54,8 @@ struct Play {
 impl Play {
     fn new() -> Self {
         let fabric = Fabric::with_bytes(2, RAM_BYTES);
+        // It also offers pages of its memory that nothing uses. Stores there harm nobody else.
+        fabric.borrow_mut().lawless = Some(HOSTILE.into());
         let mut config = Config::new(VICTIM);
         config.node_ring_bytes = RING_BYTES;
         config.endpoint_ring_bytes = RING_BYTES;
