@@ -31,6 +31,8 @@ mod permission {
     pub const ALL: usize = LIST | INSERT | DELETE | SCHEME_CREATE;
 }
 
+/// The user whose programs may register names.
+const ROOT: u32 = 0;
 /// The resource of a namespace by which a program gets the right to create schemes.
 const CREATION_CAPABILITY: &str = "scheme-creation-cap";
 
@@ -163,7 +165,7 @@ impl SchemeSync for NamespaceScheme {
         }
     }
 
-    fn dup(&mut self, id: usize, request: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
+    fn dup(&mut self, id: usize, request: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
         let handle = self.handle(id)?;
         if !matches!(handle.kind, Kind::Namespace) {
             return Err(Error::new(EINVAL));
@@ -200,7 +202,9 @@ impl SchemeSync for NamespaceScheme {
                 if !is_valid_name(name) {
                     return Err(Error::new(EINVAL));
                 }
-                if handle.permissions & permission::INSERT == 0 {
+                // As for making a scheme: every program has the first namespace, and another
+                // user must not take the name of a daemon that is about to start again.
+                if handle.permissions & permission::INSERT == 0 || ctx.uid != ROOT {
                     return Err(Error::new(EACCES));
                 }
                 if handle.namespace.is_taken(name) {

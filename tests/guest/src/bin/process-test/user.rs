@@ -67,6 +67,10 @@ pub fn run() -> i32 {
     let capability = path::open("/scheme/namespace/scheme-creation-cap", 0).map(Fd::new);
     let scheme = capability.and_then(|cap| fd::dup(cap.raw(), b"create-scheme"));
     suite.equal("creating a scheme", errno(scheme), EACCES);
+    let mut register = Vec::from(2_usize.to_ne_bytes());
+    register.extend_from_slice(b"of-a-user");
+    let name = fd::dup(state::namespace_fd(), &register);
+    suite.equal("a name for all programs", errno(name), EACCES);
     let init = path::open("/scheme/proc/init", syscall::O_RDWR);
     suite.equal("the handle of init", errno(init), EACCES);
     for name in ["auth-3-attrs", "auth-3-status"] {
