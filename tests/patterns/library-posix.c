@@ -8,6 +8,8 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -126,6 +128,73 @@ static void commands(void) {
     CHECK(signal(SIGINT, SIG_IGN) == SIG_DFL);
     CHECK(system("kill -INT $$; exit 6") == 6 << 8);
     CHECK(signal(SIGINT, SIG_DFL) == SIG_IGN);
+}
+
+static void *read_slowly(void *end) {
+    static char bytes[1000];
+    size_t sum = 0;
+    for (ssize_t count; (count = read(*(int *)end, bytes, sizeof bytes)) > 0; sum += count)
+        ;
+    return (void *)sum;
+}
+
+/* A write moves all bytes, or with O_NONBLOCK up to PIPE_BUF bytes all or none. */
+static void whole_writes(void) {
+    static char bytes[300000];
+    int ends[2];
+    pthread_t reader;
+    void *sum;
+    CHECK(pipe(ends) == 0);
+    CHECK(pthread_create(&reader, NULL, read_slowly, &ends[0]) == 0);
+    CHECK(write(ends[1], bytes, sizeof bytes) == sizeof bytes);
+    struct iovec parts[3] = {{bytes, 100000}, {bytes, 10}, {bytes, 99990}};
+    CHECK(writev(ends[1], parts, 3) == 200000);
+    CHECK(close(ends[1]) == 0);
+    CHECK(pthread_join(reader, &sum) == 0 && (size_t)sum == 500000);
+    CHECK(close(ends[0]) == 0);
+    CHECK(pipe2(ends, O_NONBLOCK) == 0);
+    struct pollfd room = {.fd = ends[1], .events = POLLOUT};
+    CHECK(poll(&room, 1, 0) == 1);
+    CHECK(write(ends[1], bytes, 65436) == 65436);
+    FAILS(write(ends[1], bytes, 101), EAGAIN);
+    FAILS(write(ends[1], bytes, PIPE_BUF), EAGAIN);
+    CHECK(poll(&room, 1, 0) == 0);
+    CHECK(write(ends[1], bytes, 90) == 90);
+    CHECK(write(ends[1], bytes, PIPE_BUF + 1) == 10);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* Writes to a pipe without a reader, by `how`. */
+static int written_to_nobody(int how, void (*handler)(int)) {
+    pid_t child = fork();
+    if (child == 0) {
+        int ends[2];
+        CHECK(signal(SIGPIPE, handler) == SIG_DFL);
+        CHECK(pipe(ends) == 0 && close(ends[0]) == 0);
+        FILE *file = fdopen(ends[1], "w");
+        struct iovec part = {(void *)"x", 1};
+        int result = how == 0 ? (int)write(ends[1], "x", 1) : how == 1 ? (int)writev(ends[1], &part, 1)
+            : how == 2 ? dprintf(ends[1], "x") : (fputs("x", file), fflush(file));
+        _exit(result == -1 && errno == EPIPE ? 40 : 41);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+static void leave(int number) {
+    exit(number);
+}
+
+static void broken_pipes(void) {
+    for (int how = 0; how < 4; how++) {
+        int status = written_to_nobody(how, SIG_DFL);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
+        CHECK(written_to_nobody(how, SIG_IGN) == 40 << 8);
+        CHECK(written_to_nobody(how, take_children) == 40 << 8);
+        /* Its `exit` writes the buffers of streams. */
+        CHECK(written_to_nobody(how, leave) == SIGPIPE << 8);
+    }
 }
 
 static int found_by_exec(const char *name) {
@@ -582,6 +651,8 @@ int main(int argc, char **argv, char **first) {
     rights();
     exec_drops_buffers();
     commands();
+    whole_writes();
+    broken_pipes();
     search_for_programs();
     read_in_parts();
     formats();

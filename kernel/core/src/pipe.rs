@@ -5,6 +5,9 @@ use alloc::{collections::VecDeque, vec::Vec};
 /// Most bytes in a pipe.
 pub const PIPE_CAPACITY: usize = 65_536;
 
+/// Most bytes that are written together, C's `PIPE_BUF`: other writes come before or behind them.
+pub const PIPE_TOGETHER: usize = 4096;
+
 /// Most descriptors in a pipe.
 pub const PIPE_FDS: usize = 65_536;
 
@@ -85,10 +88,12 @@ impl<F> PipeBuffer<F> {
         state(!self.fds.is_empty(), self.writer_open)
     }
 
-    /// The state for a writer of bytes; a missing reader matters even when there is room.
-    pub fn write_state(&self) -> PipeState {
+    /// The state for a writer of `count` bytes; a missing reader matters even when there is room.
+    /// A short write waits until there is room for all of it, a long one for a byte.
+    pub fn write_state(&self, count: usize) -> PipeState {
+        let needed = if count > PIPE_TOGETHER { 1 } else { count };
         if self.reader_open {
-            state(self.room() > 0, true)
+            state(self.room() >= needed, true)
         } else {
             PipeState::Gone
         }
@@ -207,10 +212,25 @@ mod tests {
     fn a_full_pipe_takes_no_more() {
         let mut pipe = PipeBuffer::<()>::new();
         assert_eq!(pipe.push(&vec![1; PIPE_CAPACITY + 5]), PIPE_CAPACITY);
-        assert_eq!(pipe.write_state(), PipeState::Wait);
+        assert_eq!(pipe.write_state(1), PipeState::Wait);
+        assert_eq!(pipe.write_state(0), PipeState::Ready);
         pipe.consume(1);
-        assert_eq!(pipe.write_state(), PipeState::Ready);
+        assert_eq!(pipe.write_state(1), PipeState::Ready);
         assert_eq!(pipe.push(&[2, 3]), 1);
+    }
+
+    #[test]
+    fn short_writes_wait_for_room_for_all_of_them() {
+        let mut pipe = PipeBuffer::<()>::new();
+        pipe.push(&vec![1; PIPE_CAPACITY - 100]);
+        for (count, wanted) in [
+            (100, PipeState::Ready),
+            (101, PipeState::Wait),
+            (PIPE_TOGETHER, PipeState::Wait),
+            (PIPE_TOGETHER + 1, PipeState::Ready),
+        ] {
+            assert_eq!(pipe.write_state(count), wanted, "{count}");
+        }
     }
 
     #[test]
@@ -225,7 +245,7 @@ mod tests {
         pipe.consume(1);
         assert_eq!(pipe.read_state(), PipeState::Gone);
         assert!(pipe.close_reader());
-        assert_eq!(pipe.write_state(), PipeState::Gone);
+        assert_eq!(pipe.write_state(1), PipeState::Gone);
     }
 
     #[test]

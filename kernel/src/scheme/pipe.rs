@@ -16,7 +16,7 @@ use ::syscall::{
     error::{EAGAIN, EBADF, EINTR, EINVAL, ELOOP, ENOENT, ENOMEM, EPIPE, Error, Result},
     flag::{MODE_FIFO, O_NONBLOCK},
 };
-use kernel_core::pipe::{PipeBuffer, PipeState};
+use kernel_core::pipe::{PIPE_TOGETHER, PipeBuffer, PipeState};
 use spin::Mutex;
 
 use super::{
@@ -252,8 +252,7 @@ impl Scheme for PipeScheme {
         let pipe = write_end(number)?;
         frame::check_room()?;
         let nonblock = flags & O_NONBLOCK as u32 != 0;
-        let attempt = || match pipe.buffer.lock().write_state() {
-            PipeState::Wait if buf.is_empty() => Some(PipeState::Ready),
+        let attempt = || match pipe.buffer.lock().write_state(buf.len()) {
             PipeState::Wait if !nonblock => None,
             state => Some(state),
         };
@@ -292,7 +291,7 @@ impl Scheme for PipeScheme {
         let pipe = pipe(number)?;
         let buffer = pipe.buffer.lock();
         let (state, flag) = if is_writer {
-            (buffer.write_state(), EventFlags::EVENT_WRITE)
+            (buffer.write_state(PIPE_TOGETHER), EventFlags::EVENT_WRITE)
         } else {
             (buffer.read_state(), EventFlags::EVENT_READ)
         };

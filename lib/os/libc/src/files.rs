@@ -11,7 +11,7 @@ use syscall::flag::{
 };
 
 use crate::parts::{self, Part, parts_of};
-use crate::{descriptor, errno, linux_names, own, points, slashes, strings, umad, uverbs};
+use crate::{descriptor, errno, linux_names, own, pipes, points, slashes, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// Reads from a socket into the parts; the count, or a negated error number. In `libsocket`.
@@ -191,14 +191,19 @@ pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes memory given by a raw pointer.
+/// Writes memory given by a raw pointer. If a pipe has no reader, the thread gets a SIGPIPE, which
+/// the caller has to have [handled](points::handle_signals) when it holds no lock.
 ///
 /// # Safety
 /// The kernel checks the range and answers `EFAULT`. But writes to sockets, counters and devices
 /// are made here, and for these the memory must be readable.
 pub unsafe fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
-    // SAFETY: the caller's promise.
-    let result = unsafe { write_of_kind(number, buffer, size) };
+    let write = |done| {
+        let rest = buffer.wrapping_byte_add(done);
+        // SAFETY: the caller's promise, for the end of the memory.
+        unsafe { write_of_kind(number, rest, size - done) }
+    };
+    let result = pipes::whole(number, size, write);
     descriptor::note_use(number);
     result
 }
@@ -248,6 +253,7 @@ unsafe extern "C" fn read(number: c_int, buffer: *mut c_void, size: usize) -> is
 unsafe extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize {
     // SAFETY: the caller's bytes.
     let written = points::interruptible(|| unsafe { write_raw(number, buffer, size) });
+    points::handle_signals();
     errno::give(written.map(|count| count as isize))
 }
 
@@ -558,7 +564,7 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         Ok(parts) => parts,
         Err(error) => return errno::fail(error.errno),
     };
-    count_of(points::interruptible(|| {
+    let written = points::interruptible(|| {
         if descriptor::is_socket(number) {
             // SAFETY: the same contract.
             let result = unsafe { skiff_socket_write(number, parts.as_ptr(), parts.len()) };
@@ -567,5 +573,7 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         }
         // SAFETY: the caller's bytes, here and in the call below.
         unsafe { parts::write_groups(parts, |part| write_raw(number, part.start, part.length)) }
-    }))
+    });
+    points::handle_signals();
+    count_of(written)
 }

@@ -131,6 +131,7 @@ mod own;
 #[cfg(target_os = "redox")]
 pub mod parts;
 #[cfg(target_os = "redox")]
+mod pipes;
 mod plusplus;
 #[cfg(target_os = "redox")]
 pub mod points;

@@ -8,7 +8,7 @@ use syscall::error::ENOMEM;
 use crate::format::{Arguments, Output};
 use crate::scan::{self, Input, Targets};
 use crate::stream::{self, File, State};
-use crate::{descriptor, errno, files, numbered, strings, wide};
+use crate::{descriptor, errno, files, numbered, points, strings, wide};
 
 /// C's argument list for a format.
 struct List<'a, 'b> {
@@ -175,6 +175,7 @@ unsafe extern "C" fn vdprintf(number: c_int, format: *const c_char, mut list: Va
     // SAFETY: the caller's string and arguments.
     let text = unsafe { text(format, &mut list) };
     let written = descriptor::check(number).and_then(|_| files::write_all(number, &text));
+    points::handle_signals();
     errno::give(written.map(|()| text.len() as c_int))
 }
 

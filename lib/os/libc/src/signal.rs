@@ -110,9 +110,13 @@ fn ignores(number: c_int) -> bool {
     handlers::exchange(number, None).is_some_and(|chosen| chosen.handler == handlers::IGNORE)
 }
 
+/// Lets threads handle what is sent to them alone.
+pub fn prepare() {
+    points::HANDLE.with(|handle| *handle = Some(handle_own));
+}
+
 /// Sends a signal to the thread with these notices alone.
 fn send(notices: &Notices, bit: u64) {
-    points::HANDLE.with(|handle| *handle = Some(handle_own));
     notices.send(bit);
     arrivals::look_again();
 }

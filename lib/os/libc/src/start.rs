@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{cpu_model, descriptor, environment, process, pthread, stream, strings, tls};
+use crate::{cpu_model, descriptor, environment, process, pthread, signal, stream, strings, tls};
 
 runtime::main!(program);
 
@@ -75,6 +75,7 @@ fn program() -> c_int {
     descriptor::adopt();
     stream::open_standard();
     environment::adopt();
+    signal::prepare();
     let mut arguments: Vec<*mut c_char> = runtime::env::args().map(keep).collect();
     let count = arguments.len() as c_int;
     let name = arguments.first().copied().unwrap_or(core::ptr::null_mut());

@@ -14,7 +14,7 @@ use syscall::error::{EBADF, EINTR, EINVAL};
 use crate::keeper::Keeper;
 use crate::memory_stream::Memory;
 use crate::sync::{Lock, Shared};
-use crate::{descriptor, errno, files, tls};
+use crate::{descriptor, errno, files, points, tls};
 
 /// The most bytes read at once, and the most that are buffered before they are written.
 const BUFFER: usize = 4096;
@@ -209,7 +209,11 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
             Some(action(state))
         });
         match done {
-            Some(result) => return result,
+            Some(result) => {
+                // A write to a pipe may have sent one.
+                points::handle_signals();
+                return result;
+            }
             None => file.keeper.wait(),
         }
     }
