@@ -506,6 +506,42 @@ static void hold_lock(void) {
     CHECK(holder > 0 && read(quiet[0], &byte, 1) == 1 && byte == 'l');
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int initialised;
+
+static void wait_for_ever(void) {
+    CHECK(sem_post(&begun) == 0);
+    sem_wait(&never);
+}
+
+static void initialise(void) {
+    initialised++;
+}
+
+static void *wait_once(void *unused) {
+    (void)unused;
+    pthread_once(&once, wait_for_ever);
+    return NULL;
+}
+
+static void *initialise_once(void *unused) {
+    (void)unused;
+    CHECK(pthread_once(&once, initialise) == 0);
+    return NULL;
+}
+
+/* A function of pthread_once that is cancelled counts as never called. */
+static void cancelled_once(void) {
+    pthread_t thread, next;
+    void *result;
+    CHECK(pthread_create(&thread, NULL, wait_once, NULL) == 0 && sem_wait(&begun) == 0);
+    CHECK(pthread_create(&next, NULL, initialise_once, NULL) == 0);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    CHECK(pthread_join(next, NULL) == 0 && initialised == 1);
+    CHECK(pthread_once(&once, initialise) == 0 && initialised == 1);
+}
+
 int main(int count, char **arguments) {
     if (count > 1)
         return 9;
@@ -513,6 +549,7 @@ int main(int count, char **arguments) {
     hold_lock();
     child = begin_idle();
     cancelled_waits();
+    cancelled_once();
     settings();
     bytes_stay();
     interrupted_waits();

@@ -226,6 +226,32 @@ static void prepare(struct shared *all) {
     CHECK(sysconf(_SC_THREAD_PROCESS_SHARED) > 0);
 }
 
+/* The child's thread is another one, also for a mutex that its owner may take again. */
+static void owners(void) {
+    int kinds[] = {PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK};
+    pthread_mutex_t *mutex =
+        mmap(NULL, PAGE, BOTH, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t chosen;
+    CHECK(mutex != MAP_FAILED && pthread_mutexattr_init(&chosen) == 0);
+    CHECK(pthread_mutexattr_setpshared(&chosen, PTHREAD_PROCESS_SHARED) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_mutexattr_settype(&chosen, kinds[i]) == 0);
+        CHECK(pthread_mutex_init(mutex, &chosen) == 0 && pthread_mutex_lock(mutex) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            failures = 0;
+            CHECK(gettid() == getpid());
+            CHECK(pthread_mutex_trylock(mutex) == EBUSY);
+            CHECK(pthread_mutex_unlock(mutex) == EPERM);
+            fflush(stdout);
+            _exit(failures);
+        }
+        CHECK(status_of(child) == 0);
+        CHECK(pthread_mutex_unlock(mutex) == 0 && pthread_mutex_destroy(mutex) == 0);
+    }
+    CHECK(munmap(mutex, PAGE) == 0);
+}
+
 /* All locks between processes, at whatever address each has them. */
 static void locks(char *program) {
     shm_unlink("/library-sharing");
@@ -356,6 +382,7 @@ int main(int count, char **arguments) {
     files();
     lengths();
     refusals();
+    owners();
     locks(arguments[0]);
     children();
     semaphores(arguments[0]);

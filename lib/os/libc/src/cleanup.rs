@@ -7,7 +7,7 @@ use crate::tls::{self, Destructor, Handler};
 
 /// Called by the macro `pthread_cleanup_push`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_cleanup_push(
+pub unsafe extern "C" fn __pthread_cleanup_push(
     handler: *mut Handler,
     function: Destructor,
     argument: *mut c_void,
@@ -27,7 +27,7 @@ unsafe extern "C" fn __pthread_cleanup_push(
 
 /// Called by the macro `pthread_cleanup_pop`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_cleanup_pop(handler: *mut Handler, is_called: c_int) {
+pub unsafe extern "C" fn __pthread_cleanup_pop(handler: *mut Handler, is_called: c_int) {
     // SAFETY: pushed before, and as above.
     unsafe {
         (*tls::control()).handlers = (*handler).below;

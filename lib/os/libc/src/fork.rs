@@ -126,6 +126,7 @@ extern "C" fn fork() -> c_int {
     });
     let in_child = matches!(forked, Ok(0));
     if in_child {
+        pthread::forked();
         advice::forked();
         descriptor::forked();
         sets::forked();

@@ -2,13 +2,15 @@
 //!
 //! Sizes and numbers are relibc's, which Rust's standard library for Redox expects.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use syscall::error::{EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
-use crate::{points, sync, time, tls};
+use crate::tls::Handler;
+use crate::{cleanup, points, sync, time, tls};
 
 /// `pthread_mutex_t`; all zero is a free one.
 #[repr(C)]
@@ -367,6 +369,15 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: *mut Condition) -> c_
     0
 }
 
+/// Handler of a thread that ends in the function of `pthread_once`: POSIX wants the next call to
+/// find that nobody has called it.
+unsafe extern "C" fn undo_once(once: *mut c_void) {
+    // SAFETY: the word of the call below, in which the thread is.
+    let once = unsafe { AtomicU32::from_ptr(once.cast()) };
+    once.store(0, Ordering::Release);
+    sync::wake(once, usize::MAX >> 1);
+}
+
 /// `pthread_once_t` is 0 before the call, 1 during it, 2 after it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -> c_int {
@@ -375,7 +386,14 @@ pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -
     loop {
         match once.compare_exchange(0, 1, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
+                let mut handler = MaybeUninit::uninit();
+                let handler: *mut Handler = handler.as_mut_ptr();
+                let word = once.as_ptr().cast();
+                // SAFETY: the handler stays until it is popped, or the thread ends here.
+                unsafe { cleanup::__pthread_cleanup_push(handler, undo_once, word) };
                 action();
+                // SAFETY: pushed above.
+                unsafe { cleanup::__pthread_cleanup_pop(handler, 0) };
                 once.store(2, Ordering::Release);
                 sync::wake(once, usize::MAX >> 1);
                 return 0;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use runtime::process::Fork;
 use runtime::sys::NO_FD;
@@ -37,7 +37,7 @@ pub struct Record {
     pub name: Shared<[u8; NAME_BYTES]>,
     values: Shared<[KeyValue; KEYS]>,
     /// The result of `gettid`.
-    id: c_int,
+    id: AtomicI32,
     /// What other threads want of this one.
     pub notices: Notices,
 }
@@ -58,14 +58,14 @@ impl Record {
             thread: AtomicUsize::new(thread),
             name: Shared::new([0; NAME_BYTES]),
             values: Shared::new([KeyValue::NONE; KEYS]),
-            id,
+            id: AtomicI32::new(id),
             notices: Notices::default(),
         })
     }
 
     /// The result of `gettid` in the thread.
     pub fn id(&self) -> c_int {
-        self.id
+        self.id.load(Ordering::Relaxed)
     }
 
     /// Whether the thread has not run yet.
@@ -133,7 +133,7 @@ fn introduce(block: &Block, record: Arc<Record>) {
     // SAFETY: the block is not in use yet, or the calling thread's own.
     unsafe {
         let control = block.control();
-        (*control).id = record.id;
+        (*control).id = record.id();
         (*control).notices = (&raw const record.notices).cast();
         (*control).record = Arc::into_raw(record).cast();
     }
@@ -220,6 +220,21 @@ pub fn fork(shared: &[Range<usize>]) -> Result<Fork> {
         set_first(&record);
     }
     Ok(forked)
+}
+
+/// Called in the child of a fork. Its thread is the first one, whatever it was in the parent, so
+/// its number is that of the process: no thread of another process has it.
+pub fn forked() {
+    let id = process::id() as c_int;
+    NUMBERS.with(|numbers| {
+        numbers.last = 0;
+        numbers.in_use.clear();
+    });
+    // SAFETY: the thread's own record and control block.
+    unsafe {
+        share(own()).id.store(id, Ordering::Relaxed);
+        (*tls::control()).id = id;
+    }
 }
 
 /// Runs the C program's `main`; returns its status, which is 0 after `pthread_exit`.
@@ -392,7 +407,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
     run_destructors();
     masks::end(&block);
     // SAFETY: the thread's own record, which is dropped below.
-    NUMBERS.with(|numbers| numbers.give(unsafe { &*own() }.id));
+    NUMBERS.with(|numbers| numbers.give(unsafe { &*own() }.id()));
     // The runtime is about to close the thread's descriptor.
     // SAFETY: the thread's own record, which is dropped below.
     unsafe { &*own() }.handle.with(|_| {
