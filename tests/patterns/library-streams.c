@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A file with this text, open to be read and written. */
@@ -138,6 +139,67 @@ static void parts_together(void) {
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(close(shared[0]) == 0 && close(shared[1]) == 0);
+}
+
+/* What is appended moves the position to the end of the file. */
+static void appended(void) {
+    char byte;
+    int fd = open("/tmp/appended", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, 100) == 0 && close(fd) == 0);
+    FILE *file = fopen("/tmp/appended", "a");
+    CHECK(file != NULL && fprintf(file, "0123456789") == 10);
+    CHECK(fflush(file) == 0 && ftell(file) == 110 && fclose(file) == 0);
+    CHECK((fd = open("/tmp/appended", O_RDWR | O_APPEND)) >= 0);
+    CHECK(read(fd, &byte, 1) == 1 && lseek(fd, 0, SEEK_CUR) == 1);
+    CHECK(write(fd, "x", 1) == 1 && read(fd, &byte, 1) == 0);
+    CHECK(write(fd, "y", 1) == 1 && lseek(fd, -1, SEEK_CUR) == 111);
+    CHECK(read(fd, &byte, 1) == 1 && byte == 'y' && lseek(fd, 0, SEEK_CUR) == 112);
+    CHECK(close(fd) == 0 && unlink("/tmp/appended") == 0);
+}
+
+/* Processes and threads that have one opening of a file share its position. */
+enum { WRITERS = 8, LINES = 200 };
+static int one_opening;
+static _Atomic int bytes_read;
+
+static void *read_lines(void *unused) {
+    char line[16];
+    (void)unused;
+    while (read(one_opening, line, sizeof line) == sizeof line) {
+        CHECK(memcmp(line, line + 8, 8) == 0);
+        bytes_read += sizeof line;
+    }
+    return NULL;
+}
+
+static void one_position(void) {
+    pid_t writers[WRITERS];
+    pthread_t readers[2];
+    CHECK((one_opening = open("/tmp/one-opening", O_RDWR | O_CREAT | O_TRUNC, 0600)) >= 0);
+    for (int i = 0; i < WRITERS; i++) {
+        if ((writers[i] = fork()) == 0) {
+            char line[17];
+            failures = 0;
+            for (int number = 0; number < LINES; number++) {
+                snprintf(line, sizeof line, "%4d%4d%4d%4d", i, number, i, number);
+                CHECK(write(one_opening, line, 16) == 16);
+            }
+            fflush(stdout);
+            _exit(failures);
+        }
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        int status = -1;
+        CHECK(waitpid(writers[i], &status, 0) == writers[i] && status == 0);
+    }
+    CHECK(lseek(one_opening, 0, SEEK_CUR) == WRITERS * LINES * 16);
+    CHECK(lseek(one_opening, 0, SEEK_SET) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&readers[i], NULL, read_lines, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(readers[i], NULL) == 0);
+    CHECK(bytes_read == WRITERS * LINES * 16);
+    CHECK(close(one_opening) == 0 && unlink("/tmp/one-opening") == 0);
 }
 
 /* Programs that lock files whose scheme keeps no locks are told that they cannot. */
@@ -301,6 +363,8 @@ int main(void) {
     failures_of_opening();
     parts();
     parts_together();
+    appended();
+    one_position();
     no_locks();
     closing_beside();
     keeping();

@@ -19,6 +19,12 @@ bitflags! {
     pub struct InternalFlags: u8 {
         /// The kernel keeps the offset and passes it with each read and write.
         const POSITIONED = 1;
+        /// A call uses the offset.
+        const IN_USE = 2;
+        /// Others wait until it does not any more.
+        const AWAITED = 4;
+        /// The offset is the file's end, because data was appended.
+        const AT_END = 8;
     }
 }
 

@@ -152,32 +152,31 @@ impl Pipe {
         }
         Ok(buf.len() - rest.len())
     }
+}
 
-    /// Takes as many bytes from the writer as there is room for; `ENOMEM` when there is no memory
-    /// for them.
-    fn accept(&self, buf: UserBuf) -> Result<usize> {
-        let mut buffer = self.buffer.lock();
-        let mut chunk = [0_u8; CHUNK];
-        let mut rest = buf.prefix(buffer.room());
-        let offered = rest.len();
-        while !rest.is_empty() {
-            match rest.read(&mut chunk) {
-                Ok(count) => {
-                    let taken = buffer.push(chunk.get(..count).unwrap_or(&[]));
-                    rest = rest.skip(taken);
-                    if taken < count {
-                        break;
-                    }
+/// Takes as many bytes from the writer as there is room for; `ENOMEM` when there is no memory
+/// for them.
+fn accept<F>(buffer: &mut PipeBuffer<F>, buf: UserBuf) -> Result<usize> {
+    let mut chunk = [0_u8; CHUNK];
+    let mut rest = buf.prefix(buffer.room());
+    let offered = rest.len();
+    while !rest.is_empty() {
+        match rest.read(&mut chunk) {
+            Ok(count) => {
+                let taken = buffer.push(chunk.get(..count).unwrap_or(&[]));
+                rest = rest.skip(taken);
+                if taken < count {
+                    break;
                 }
-                Err(error) if rest.len() == offered => return Err(error),
-                Err(_) => break,
             }
+            Err(error) if rest.len() == offered => return Err(error),
+            Err(_) => break,
         }
-        if offered > 0 && rest.len() == offered {
-            return Err(Error::new(ENOMEM));
-        }
-        Ok(offered - rest.len())
     }
+    if offered > 0 && rest.len() == offered {
+        return Err(Error::new(ENOMEM));
+    }
+    Ok(offered - rest.len())
 }
 
 pub struct PipeScheme;
@@ -252,20 +251,18 @@ impl Scheme for PipeScheme {
         let pipe = write_end(number)?;
         frame::check_room()?;
         let nonblock = flags & O_NONBLOCK as u32 != 0;
-        let attempt = || match pipe.buffer.lock().write_state(buf.len()) {
-            PipeState::Wait if !nonblock => None,
-            state => Some(state),
+        // The bytes are taken under the lock under which there was room for them.
+        let attempt = || {
+            let mut buffer = pipe.buffer.lock();
+            match buffer.write_state(buf.len()) {
+                PipeState::Wait if !nonblock => None,
+                PipeState::Wait => Some(Err(Error::new(EAGAIN))),
+                PipeState::Gone => Some(Err(Error::new(EPIPE))),
+                PipeState::Ready => Some(accept(&mut buffer, buf)),
+            }
         };
-        match pipe
-            .writers
-            .wait(None, attempt)
-            .map_err(|_| Error::new(EINTR))?
-        {
-            PipeState::Gone => return Err(Error::new(EPIPE)),
-            PipeState::Wait => return Err(Error::new(EAGAIN)),
-            PipeState::Ready => {}
-        }
-        let count = pipe.accept(buf)?;
+        let waited = pipe.writers.wait(None, attempt);
+        let count = waited.map_err(|_| Error::new(EINTR))??;
         if count > 0 {
             notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
         }

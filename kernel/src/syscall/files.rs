@@ -6,17 +6,19 @@ use ::syscall::{
     EventFlags,
     error::{EBADF, EEXIST, EINVAL, EIO, EMFILE, ENAMETOOLONG, EOVERFLOW, Error, Result},
     flag::{
-        F_DUPFD, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, RwFlags, SEEK_CUR, SEEK_END,
-        SEEK_SET,
+        F_DUPFD, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, O_APPEND, RwFlags, SEEK_CUR,
+        SEEK_END, SEEK_SET,
     },
 };
 
 use crate::mm::{UserBuf, frame};
 use crate::{
-    object::{Description, InternalFlags},
+    object::Description,
     proc::{self, FileTable, close_descriptor},
-    scheme::{self, NO_OFFSET, SchemeRef},
+    scheme::{self, SchemeRef},
 };
+
+use super::position::Position;
 
 /// Longest path, in bytes.
 const MAX_PATH: usize = 4096;
@@ -114,32 +116,28 @@ pub fn dup2(fd: usize, new_fd: usize, name: UserBuf) -> Result<usize> {
     proc::files().replace(new_fd, file).map(|()| new_fd)
 }
 
-/// The offset at which a read or write starts: only positioned descriptions have one.
-fn own_offset(file: &Description) -> u64 {
-    let state = file.state();
-    let positioned = state.internal.contains(InternalFlags::POSITIONED);
-    if positioned { state.offset } else { NO_OFFSET }
-}
-
-fn advance(file: &Description, count: usize) {
-    file.update(|state| {
-        if state.internal.contains(InternalFlags::POSITIONED) {
-            state.offset = state.offset.saturating_add(count as u64);
-        }
-    });
-}
-
 pub fn read(fd: usize, buf: UserBuf) -> Result<usize> {
     let (file, scheme, number) = lookup(fd)?;
-    let count = scheme.read_at(number, buf, own_offset(&file), file.io_flags(None))?;
-    advance(&file, count);
+    let position = Position::take(&file)?;
+    let offset = position.offset(&scheme)?;
+    let count = scheme.read_at(number, buf, offset, file.io_flags(None))?;
+    position.advance(count);
     Ok(count)
 }
 
 pub fn write(fd: usize, buf: UserBuf) -> Result<usize> {
     let (file, scheme, number) = lookup(fd)?;
-    let count = scheme.write_at(number, buf, own_offset(&file), file.io_flags(None))?;
-    advance(&file, count);
+    let position = Position::take(&file)?;
+    let flags = file.io_flags(None);
+    // Where it appends does not depend on the offset.
+    if flags & O_APPEND as u32 != 0 {
+        let count = scheme.write_at(number, buf, position.former(), flags)?;
+        position.go_to_end();
+        return Ok(count);
+    }
+    let offset = position.offset(&scheme)?;
+    let count = scheme.write_at(number, buf, offset, flags)?;
+    position.advance(count);
     Ok(count)
 }
 
@@ -164,24 +162,19 @@ pub fn write2(fd: usize, buf: UserBuf, offset: u64, flags: usize) -> Result<usiz
 
 pub fn lseek(fd: usize, distance: i64, whence: usize) -> Result<usize> {
     let (file, scheme, number) = lookup(fd)?;
-    let end = if whence == SEEK_END {
-        scheme.fsize(number)?
-    } else {
-        0
+    let position = Position::take(&file)?;
+    let base = match whence {
+        SEEK_SET => 0,
+        SEEK_CUR => position.present(&scheme)?,
+        SEEK_END => scheme.fsize(number)?,
+        _ => return Err(Error::new(EINVAL)),
     };
-    file.update(|state| {
-        let base = match whence {
-            SEEK_SET => 0,
-            SEEK_CUR => state.offset,
-            SEEK_END => end,
-            _ => return Err(Error::new(EINVAL)),
-        };
-        let target = distance
-            .checked_add_unsigned(base)
-            .ok_or(Error::new(EOVERFLOW))?;
-        state.offset = u64::try_from(target).map_err(|_| Error::new(EINVAL))?;
-        Ok(state.offset as usize)
-    })
+    let target = distance
+        .checked_add_unsigned(base)
+        .ok_or(Error::new(EOVERFLOW))?;
+    let target = u64::try_from(target).map_err(|_| Error::new(EINVAL))?;
+    position.set(target);
+    Ok(target as usize)
 }
 
 pub fn fchown(fd: usize, uid: u32, gid: u32) -> Result<usize> {

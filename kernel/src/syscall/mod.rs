@@ -5,6 +5,7 @@ mod clock;
 mod files;
 mod futex;
 mod memory;
+mod position;
 
 use ::syscall::{
     EventFlags,
