@@ -472,6 +472,9 @@ impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
 
     fn discard(&mut self, token: Token) {
         if let Some(entry) = self.objects.remove(&token) {
+            if matches!(entry.object, MemoryObject::Borrowing { .. }) {
+                self.source.cancel(token);
+            }
             self.leave(&entry.addresses);
         }
     }
@@ -560,8 +563,9 @@ mod tests {
     struct Plain {
         next: u64,
         left: usize,
-        /// Borrowings that have ended.
+        /// Borrowings that have ended, and those that were given up before.
         borrowed: Vec<Borrowed>,
+        cancelled: Vec<Token>,
     }
 
     impl Plain {
@@ -570,6 +574,7 @@ mod tests {
                 next: 0x10_0000,
                 left,
                 borrowed: Vec::new(),
+                cancelled: Vec::new(),
             }
         }
     }
@@ -597,6 +602,10 @@ mod tests {
 
         fn borrow(&mut self, _: Token, _: usize, _: Arc<Fd>, _: Wanted) -> SysResult<()> {
             Ok(())
+        }
+
+        fn cancel(&mut self, token: Token) {
+            self.cancelled.push(token);
         }
 
         fn take_borrowed(&mut self) -> Option<Borrowed> {
@@ -756,6 +765,20 @@ mod tests {
         assert_eq!(memory.blocks.len(), 1);
         memory.discard(2);
         assert!(memory.blocks.is_empty());
+    }
+
+    /// The user's limit does not count its pages any more, so nothing of it may be left.
+    #[test]
+    fn a_borrowing_for_an_object_that_is_discarded_is_given_up() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        for token in 1..=3 {
+            pin(&mut memory, token, 1, Protection::all());
+        }
+        borrow(&mut memory, 2, &[(7, 1)]);
+        complete(&mut memory, 2).unwrap();
+        memory.discard(3);
+        memory.discard(2);
+        assert_eq!(memory.source.cancelled, [3], "that of 2 has ended");
     }
 
     #[test]

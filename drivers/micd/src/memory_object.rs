@@ -59,6 +59,11 @@ pub trait BlockSource {
         Err(Error::new(EOPNOTSUPP))
     }
 
+    /// Gives up a borrowing that has not ended.
+    fn cancel(&mut self, token: Token) {
+        let _ = token;
+    }
+
     /// Drops a reference to a program's address space.
     fn release(&mut self, space: Arc<Fd>) {
         drop(space);

@@ -66,6 +66,10 @@ impl BlockSource for MemorySource {
         self.orders.borrow(token, process, space, wanted)
     }
 
+    fn cancel(&mut self, token: Token) {
+        self.orders.cancel(token);
+    }
+
     fn release(&mut self, space: Arc<Fd>) {
         self.orders.release(space);
     }

@@ -86,7 +86,7 @@ pub struct Borrowing {
     wanted: Wanted,
     /// Where the daemon maps them.
     place: Place,
-    /// The program's mappings when the borrowing began.
+    /// The program's mappings when the borrowing began, as far as they have wanted pages.
     mappings: Vec<Mapping>,
     done: usize,
     frames: Vec<Frames>,
@@ -255,6 +255,8 @@ impl Borrower {
         let mut protection = Protection::READ;
         protection.set(Protection::WRITE, wanted.writable);
         mappings::check(&mappings, wanted.address, wanted.bytes, protection)?;
+        // A list of all mappings would take more memory than the user's limit has pages.
+        let mappings = mappings::within(&mappings, wanted.address, wanted.bytes);
         Ok(Borrowing {
             space,
             wanted,

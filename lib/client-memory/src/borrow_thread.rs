@@ -19,7 +19,7 @@ use crate::borrow::{Borrowed, Borrower, Borrowing, Wanted};
 /// The daemon's end: sends orders to the thread and takes their results. `T` names a borrowing.
 pub struct Orders<T> {
     shared: Arc<Shared<T>>,
-    /// The pipe that wakes the thread: one byte for each job.
+    /// The pipe that wakes the thread: one byte for each order.
     wake: Fd,
 }
 
@@ -27,22 +27,23 @@ pub struct Orders<T> {
 pub struct Work<T> {
     shared: Arc<Shared<T>>,
     borrower: Borrower,
-    jobs: Fd,
+    orders: Fd,
     tell: Fd,
 }
 
 /// State that the thread and the daemon share.
 struct Shared<T> {
-    jobs: Mutex<Vec<Job<T>>>,
+    queue: Mutex<Queue<T, Borrowing>>,
     ended: Mutex<Vec<(T, Result<Borrowed>)>>,
 }
 
-/// A job for the thread, on the address space of a program.
-enum Job<T> {
-    /// Borrow pages, for a party that takes turns with others.
-    Borrow(T, usize, Arc<Fd>, Wanted),
-    /// Release the address space.
-    Release(Arc<Fd>),
+/// A borrowing that was ordered. To begin one takes memory for the list of the program's mappings,
+/// so a job waits for its turn without it. `B` is what has begun.
+enum Job<B> {
+    /// Not begun: these pages of this address space.
+    New(Arc<Fd>, Wanted),
+    /// Begun: at most one of each party.
+    Begun(B),
 }
 
 /// A pipe: the end to read from, which has these flags, and the end to write to.
@@ -62,12 +63,12 @@ pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
 /// # Errors
 /// `EACCES` for callers other than root; those of the kernel's schemes.
 pub fn prepare<T>() -> Result<(Orders<T>, Work<T>, Fd)> {
-    let (orders, jobs) = orders()?;
+    let (orders, read) = orders()?;
     let (ended, tell) = pipe(O_NONBLOCK)?;
     let work = Work {
         shared: Arc::clone(&orders.shared),
         borrower: Borrower::new()?,
-        jobs,
+        orders: read,
         tell,
     };
     Ok((orders, work, ended))
@@ -76,13 +77,13 @@ pub fn prepare<T>() -> Result<(Orders<T>, Work<T>, Fd)> {
 /// The daemon's end, and the pipe that wakes the thread.
 fn orders<T>() -> Result<(Orders<T>, Fd)> {
     let shared = Arc::new(Shared {
-        jobs: Mutex::new(Vec::new()),
+        queue: Mutex::new(Queue::default()),
         ended: Mutex::new(Vec::new()),
     });
-    let (jobs, wake) = pipe(0)?;
+    let (read, wake) = pipe(0)?;
     // The thread reads nothing while it borrows, and the daemon must not wait for it.
     wake.fcntl(F_SETFL, O_NONBLOCK as usize)?;
-    Ok((Orders { shared, wake }, jobs))
+    Ok((Orders { shared, wake }, read))
 }
 
 /// Wakes the reader of a pipe whose writing end does not wait. A full pipe wakes its reader
@@ -94,10 +95,10 @@ fn wake_reader(pipe: &Fd) -> Result<()> {
     }
 }
 
-impl<T> Orders<T> {
-    /// Sends the thread a job.
-    fn order(&self, job: Job<T>) -> Result<()> {
-        self.shared.jobs.lock().push(job);
+impl<T: Copy + PartialEq> Orders<T> {
+    /// Gives the thread an order.
+    fn order(&self, give: impl FnOnce(&mut Queue<T, Borrowing>)) -> Result<()> {
+        give(&mut self.shared.queue.lock());
         wake_reader(&self.wake)
     }
 
@@ -107,13 +108,21 @@ impl<T> Orders<T> {
     /// # Errors
     /// Those of the pipe to the thread.
     pub fn borrow(&self, name: T, party: usize, space: Arc<Fd>, wanted: Wanted) -> Result<()> {
-        self.order(Job::Borrow(name, party, space, wanted))
+        let job = Job::New(space, wanted);
+        self.order(|queue| queue.turns.push(party, (name, job)))
+    }
+
+    /// Gives up a borrowing. Its result, unless it has ended before, is not reported.
+    pub fn cancel(&self, name: T) {
+        if let Err(error) = self.order(|queue| queue.cancel(name)) {
+            log::error!("the memory for a borrowing that was given up is kept: {error}");
+        }
     }
 
     /// Drops a reference to a descriptor that may be an address space. The daemon drops none by
     /// itself, as it could be the last.
     pub fn release(&self, space: Arc<Fd>) {
-        if let Err(error) = self.order(Job::Release(space)) {
+        if let Err(error) = self.order(|queue| queue.released.push(space)) {
             log::error!("a program's address space is not released: {error}");
         }
     }
@@ -124,43 +133,110 @@ impl<T> Orders<T> {
     }
 }
 
-impl<T> Work<T> {
+impl<T: Copy + PartialEq> Work<T> {
     /// Borrows pages, a bounded number for each party in turn, until the daemon is gone.
     ///
     /// # Errors
     /// Those of the pipes.
     pub fn run(mut self) -> Result<()> {
-        let mut begun: Turns<(T, Borrowing)> = Turns::default();
         loop {
-            if begun.is_empty() && self.jobs.read(&mut [0; 64])? == 0 {
+            let is_idle = self.shared.queue.lock().is_empty();
+            if is_idle && self.orders.read(&mut [0; 64])? == 0 {
                 return Ok(());
             }
-            let new = core::mem::take(&mut *self.shared.jobs.lock());
-            for job in new {
-                match job {
-                    Job::Borrow(name, party, space, wanted) => {
-                        match self.borrower.begin(space, wanted) {
-                            Ok(borrowing) => begun.push(party, (name, borrowing)),
-                            Err(error) => self.end(name, Err(error))?,
-                        }
-                    }
-                    Job::Release(space) => drop(space),
-                }
-            }
-            let Some((party, (name, mut borrowing))) = begun.pop() else {
+            // Dropped while nothing is locked: it may take long.
+            let over = self.shared.queue.lock().take_over();
+            drop(over);
+            let turn = self.shared.queue.lock().next();
+            let Some((party, name, job)) = turn else {
                 continue;
             };
-            match self.borrower.step(&mut borrowing) {
-                Ok(()) if borrowing.is_complete() => self.end(name, Ok(borrowing.finish()))?,
-                Ok(()) => begun.push(party, (name, borrowing)),
-                Err(error) => self.end(name, Err(error))?,
+            let result = match self.step(job) {
+                Ok(borrowing) if borrowing.is_complete() => Ok(borrowing.finish()),
+                Ok(borrowing) => {
+                    self.shared.queue.lock().put_back(party, name, borrowing);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            if self.shared.queue.lock().end_turn() {
+                self.shared.ended.lock().push((name, result));
+                wake_reader(&self.tell)?;
             }
         }
     }
 
-    fn end(&self, name: T, result: Result<Borrowed>) -> Result<()> {
-        self.shared.ended.lock().push((name, result));
-        wake_reader(&self.tell)
+    /// Begins a borrowing, or borrows some more of its pages.
+    fn step(&mut self, job: Job<Borrowing>) -> Result<Borrowing> {
+        match job {
+            Job::New(space, wanted) => self.borrower.begin(space, wanted),
+            Job::Begun(mut borrowing) => {
+                self.borrower.step(&mut borrowing)?;
+                Ok(borrowing)
+            }
+        }
+    }
+}
+
+/// What the thread has to do.
+struct Queue<T, B> {
+    turns: Turns<(T, Job<B>)>,
+    /// The job whose turn it is, unless it was cancelled meanwhile.
+    current: Option<T>,
+    /// Jobs that were cancelled, and references to address spaces, for the thread to drop.
+    cancelled: Vec<Job<B>>,
+    released: Vec<Arc<Fd>>,
+}
+
+impl<T, B> Default for Queue<T, B> {
+    fn default() -> Self {
+        Self {
+            turns: Turns::default(),
+            current: None,
+            cancelled: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy + PartialEq, B> Queue<T, B> {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty() && self.cancelled.is_empty() && self.released.is_empty()
+    }
+
+    /// Takes what is to be dropped.
+    fn take_over(&mut self) -> (Vec<Job<B>>, Vec<Arc<Fd>>) {
+        let cancelled = core::mem::take(&mut self.cancelled);
+        (cancelled, core::mem::take(&mut self.released))
+    }
+
+    /// Takes the job whose turn it is, with its party and name.
+    fn next(&mut self) -> Option<(usize, T, Job<B>)> {
+        let (party, (name, job)) = self.turns.pop()?;
+        self.current = Some(name);
+        Some((party, name, job))
+    }
+
+    /// Ends the turn of a borrowing of which pages are left. The party goes on with it.
+    fn put_back(&mut self, party: usize, name: T, begun: B) {
+        match self.end_turn() {
+            true => self.turns.push_front(party, (name, Job::Begun(begun))),
+            false => self.cancelled.push(Job::Begun(begun)),
+        }
+    }
+
+    /// Ends a turn. Returns whether its job was not cancelled meanwhile.
+    fn end_turn(&mut self) -> bool {
+        self.current.take().is_some()
+    }
+
+    fn cancel(&mut self, name: T) {
+        if self.current == Some(name) {
+            self.current = None;
+        }
+        if let Some((_, job)) = self.turns.take(|(of, _)| *of == name) {
+            self.cancelled.push(job);
+        }
     }
 }
 
@@ -183,12 +259,24 @@ impl<B> Turns<B> {
         self.parties.is_empty()
     }
 
+    /// The things of a party. They are not left empty.
+    fn of(&mut self, party: usize) -> &mut VecDeque<B> {
+        let place = self.parties.iter().position(|(of, _)| *of == party);
+        let place = place.unwrap_or_else(|| {
+            self.parties.push_back((party, VecDeque::new()));
+            self.parties.len() - 1
+        });
+        &mut self.parties[place].1
+    }
+
     /// Adds a thing behind the others of its party.
     fn push(&mut self, party: usize, thing: B) {
-        match self.parties.iter_mut().find(|(of, _)| *of == party) {
-            Some((_, things)) => things.push_back(thing),
-            None => self.parties.push_back((party, [thing].into())),
-        }
+        self.of(party).push_back(thing);
+    }
+
+    /// Adds a thing in front of the others of its party.
+    fn push_front(&mut self, party: usize, thing: B) {
+        self.of(party).push_front(thing);
     }
 
     /// Takes the first thing of the party whose turn it is.
@@ -199,6 +287,21 @@ impl<B> Turns<B> {
             self.parties.push_back((party, things));
         }
         Some((party, thing))
+    }
+
+    /// Takes the first thing that `is_it` selects.
+    fn take(&mut self, is_it: impl Fn(&B) -> bool) -> Option<B> {
+        for place in 0..self.parties.len() {
+            let things = &mut self.parties[place].1;
+            if let Some(at) = things.iter().position(&is_it) {
+                let thing = things.remove(at);
+                if things.is_empty() {
+                    self.parties.remove(place);
+                }
+                return thing;
+            }
+        }
+        None
     }
 }
 
@@ -285,11 +388,83 @@ mod tests {
         let system = Rc::clone(&pipes);
         let answer = move |request: Request<'_>| system.borrow_mut().answer(&request);
         play(answer, || {
-            let (orders, _jobs) = orders::<()>().unwrap();
+            let (orders, _read) = orders::<()>().unwrap();
             for _ in 0..=ROOM {
-                orders.order(Job::Release(Arc::new(Fd::new(3)))).unwrap();
+                orders.release(Arc::new(Fd::new(3)));
             }
-            assert_eq!(orders.shared.jobs.lock().len(), ROOM + 1);
+            assert_eq!(orders.shared.queue.lock().released.len(), ROOM + 1);
         });
+    }
+
+    const WANTED: Wanted = Wanted {
+        address: 0x1000,
+        bytes: 0x1000,
+        writable: true,
+    };
+
+    /// A queue of jobs, by party and name, none of which has begun.
+    fn queue(jobs: impl IntoIterator<Item = (usize, u32)>) -> Queue<u32, u32> {
+        let mut queue = Queue::default();
+        for (party, name) in jobs {
+            let job = Job::New(Arc::new(Fd::new(3)), WANTED);
+            queue.turns.push(party, (name, job));
+        }
+        queue
+    }
+
+    /// Does a turn of a borrowing that never ends. Returns its party and name, and whether it had
+    /// begun before.
+    fn turn(queue: &mut Queue<u32, u32>) -> Option<(usize, u32, bool)> {
+        let (party, name, job) = queue.next()?;
+        queue.put_back(party, name, name);
+        Some((party, name, matches!(job, Job::Begun(_))))
+    }
+
+    /// Each borrowing that has begun holds a list of mappings.
+    #[test]
+    fn a_party_begins_one_borrowing_at_a_time_and_on_its_turn() {
+        let jobs = (0..100).map(|name| (7, name)).chain([(9, 100)]);
+        let mut queue = queue(jobs);
+        assert_eq!(turn(&mut queue), Some((7, 0, false)));
+        assert_eq!(turn(&mut queue), Some((9, 100, false)), "after one of 7");
+        for _ in 0..50 {
+            assert_eq!(turn(&mut queue), Some((7, 0, true)));
+            assert_eq!(turn(&mut queue), Some((9, 100, true)));
+        }
+        // The first one ends.
+        let (party, name, _) = queue.next().unwrap();
+        assert_eq!((party, name, queue.end_turn()), (7, 0, true));
+        assert_eq!(turn(&mut queue), Some((9, 100, true)));
+        assert_eq!(turn(&mut queue), Some((7, 1, false)));
+    }
+
+    #[test]
+    fn a_cancelled_borrowing_is_never_begun_and_goes_on_no_more() {
+        play(
+            |_| Ok(0),
+            || {
+                let mut queue = queue([(7, 0), (7, 1), (9, 2), (7, 3)]);
+                queue.cancel(1);
+                queue.cancel(2);
+                queue.cancel(55);
+                assert_eq!(queue.take_over().0.len(), 2);
+                assert_eq!(turn(&mut queue), Some((7, 0, false)));
+                // Between two turns.
+                queue.cancel(0);
+                assert_eq!(turn(&mut queue), Some((7, 3, false)));
+                // During its turn.
+                let (party, name, _) = queue.next().unwrap();
+                queue.cancel(name);
+                queue.put_back(party, name, name);
+                assert_eq!(turn(&mut queue), None);
+                assert_eq!(queue.take_over().0.len(), 2);
+                assert!(queue.is_empty());
+                // During its last turn.
+                queue.turns.push(7, (4, Job::Begun(4)));
+                queue.next().unwrap();
+                queue.cancel(4);
+                assert!(!queue.end_turn(), "nobody waits for the result");
+            },
+        );
     }
 }

@@ -100,6 +100,14 @@ pub(crate) fn parts(
         .filter(|(start, end, _)| start < end)
 }
 
+/// Those of `mappings` that have pages in a range, whose end is not beyond user space: not more
+/// than the range has pages.
+pub(crate) fn within(mappings: &[Mapping], address: usize, length: usize) -> Vec<Mapping> {
+    let end = address + length;
+    let meets = |mapping: &&Mapping| mapping.base < end && address < mapping.end();
+    mappings.iter().filter(meets).copied().collect()
+}
+
 /// Checks that `mappings` (ascending) cover a range without holes, have the rights that
 /// `protection` asks for, and include no device memory.
 ///
@@ -172,6 +180,19 @@ mod tests {
         assert_eq!(check(&list, 0x9000, 0x1000, Protection::READ), fault);
         assert_eq!(check(&list, 0xA000, 0x1000, Protection::READ), fault);
         assert_eq!(check(&list, 0xA000, 0x1000, NONE), fault);
+    }
+
+    #[test]
+    fn of_many_mappings_those_of_the_range_are_kept() {
+        let many: Vec<Mapping> = (0..60_000)
+            .map(|page| mapping(page * 0x1000, 0x1000, RW))
+            .collect();
+        for (address, pages) in [(0x1000, 1), (0x5000, 3), (59_999 * 0x1000, 1)] {
+            let kept = within(&many, address, pages * 0x1000);
+            assert_eq!(kept.len(), pages);
+            let all = parts(&many, address, pages * 0x1000);
+            assert!(parts(&kept, address, pages * 0x1000).eq(all));
+        }
     }
 
     /// A program can have any number of mappings, and all others wait while they are listed.
