@@ -194,8 +194,8 @@ fn port_id(word: usize) -> PortId {
 /// `scif_send`. Returns the number of bytes taken.
 ///
 /// # Errors
-/// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. If the connection ends in the middle of a
-/// blocking send, the call returns the count so far.
+/// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. If the connection ends or a signal comes in the
+/// middle of a blocking send, the call returns the count so far.
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
     let data = data.into();
     if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
@@ -222,9 +222,11 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     while sent < data.bytes() {
         match data.rest(sent).and_then(|rest| write(epd, rest)) {
             Ok(count) => sent += count,
-            Err(EAGAIN) => {
-                poll(&mut [PollFd::new(epd, Readiness::OUT.bits())], None)?;
-            }
+            Err(EAGAIN) => match poll(&mut [PollFd::new(epd, Readiness::OUT.bits())], None) {
+                Ok(_) => {}
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            },
             Err(_) if sent > 0 => break,
             Err(error) => return Err(error),
         }

@@ -36,6 +36,8 @@ struct World {
     answers: VecDeque<syscall::error::Result<usize>>,
     /// The results of writes to a pipe.
     pipe: VecDeque<syscall::error::Result<usize>>,
+    /// The results of reads of an event queue; no event when none is left.
+    queue: VecDeque<syscall::error::Result<usize>>,
     /// Why descriptors of the endpoint are refused; none when nothing is left.
     dups: VecDeque<i32>,
     /// Mappings of the process: base and bytes.
@@ -115,7 +117,7 @@ impl World {
             Request::Read(_, to) if !self.pipe.is_empty() => Ok(to.len()),
             // An event queue that stays empty until its time is over.
             Request::Write(101.., bytes) => Ok(bytes.len()),
-            Request::Read(101.., _) => Ok(0),
+            Request::Read(101.., _) => self.queue.pop_front().unwrap_or(Ok(0)),
             Request::Write(EPD, bytes) => {
                 self.log.push(format!("write {}", bytes.len()));
                 self.answers.pop_front().unwrap_or(Ok(bytes.len()))
@@ -499,6 +501,23 @@ fn blocking_sends_write_and_others_call() {
         assert_eq!(send(EPD, &data[..3], 2), Err(EINVAL));
         assert_eq!(send(EPD, &data[..0], 1), Ok(0));
         assert_eq!(log(stage), "call 6, call 6, call 6");
+    });
+}
+
+/// The caller repeats a call that fails with `EINTR`: bytes that were sent would go twice.
+#[test]
+fn an_interrupted_blocking_send_counts_what_was_sent() {
+    play(|stage| {
+        let data = vec![1; 10_000];
+        // The descriptor does not wait; nor is there room when the call asks for it.
+        let full = [failure(EAGAIN), Ok(0), Ok(0)];
+        answers(stage, &full);
+        stage.borrow_mut().answers.push_front(Ok(4000));
+        stage.borrow_mut().queue = [failure(EINTR)].into();
+        assert_eq!(send(EPD, &data[..], 1), Ok(4000));
+        answers(stage, &full);
+        stage.borrow_mut().queue = [failure(EINTR)].into();
+        assert_eq!(send(EPD, &data[..], 1), Err(EINTR));
     });
 }
 
