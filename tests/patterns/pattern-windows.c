@@ -252,6 +252,15 @@ static void call_adjacent(uint16_t node) {
     FAILS(scif_writeto(epd, local, 5 * PAGE, base, SCIF_RMA_SYNC), EACCES);
     FAILS(scif_vwriteto(epd, memory, PAGE, base + 4 * PAGE, SCIF_RMA_SYNC), EACCES);
     FAILS(scif_writeto(epd, local, PAGE, base - 1, SCIF_RMA_SYNC), ENXIO);
+    /* Mapped over other memory: all of it or, as the last page must not be written, nothing. */
+    char *place = pages(2);
+    fill(place, 2 * PAGE, 72);
+    FAILS(scif_mmap(place, 2 * PAGE, ALL, SCIF_MAP_FIXED, epd, base + 3 * PAGE), EACCES);
+    CHECK(mismatch(place, 2 * PAGE, 72) == 2 * PAGE);
+    char *mapped = scif_mmap(place, 2 * PAGE, SCIF_PROT_READ, SCIF_MAP_FIXED, epd, base + 3 * PAGE);
+    CHECK(mapped == place);
+    CHECK(!memcmp(place, memory + 3 * PAGE, 2 * PAGE));
+    GIVES(scif_munmap(place, 2 * PAGE), 0);
     tell(epd, 'w');
     expect(epd, 'h');
     FAILS(scif_readfrom(epd, local, 3 * PAGE, base + PAGE, SCIF_RMA_SYNC), ENXIO);

@@ -24,6 +24,7 @@ const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 /// the endpoint.
 ///
 /// # Errors
+/// They leave what is mapped at `at` as it is, unless the windows end during the call.
 /// `EINVAL` unless offset, length and address are multiples of the page size and the length is not
 /// 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as `scif_mmap`.
 pub fn map_window(
@@ -47,37 +48,54 @@ pub fn map_window(
     })?;
     // An open file of its own, so that closing the endpoint does not wait for the mapping.
     let file = Fd::new(libredox::call::dup(endpoint, b"window")?);
-    if let ([_], None) = (pieces.as_slice(), address) {
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        return unsafe { map(&file, offset as usize, bytes, protection.bits(), None) };
-    }
-    let start = match address {
-        Some(address) => {
-            // The former mapping is about to be replaced.
-            table::remove(address, bytes);
-            address
-        }
-        None => reserve(bytes)?,
+    let map = |from: usize, bytes: usize, at: Option<usize>| {
+        // SAFETY: at an address of the kernel's choice, or one that is reserved or to be replaced.
+        unsafe { map(&file, offset as usize + from, bytes, protection.bits(), at) }
     };
-    let mut done = 0;
-    for piece in pieces {
-        let at = Some(start + done);
-        let piece = piece as usize;
-        let from = offset as usize + done;
-        // SAFETY: reserved above, or given to be replaced.
-        if let Err(error) = unsafe { map(&file, from, piece, protection.bits(), at) } {
-            let ours = if address.is_none() { bytes } else { done };
-            if ours > 0 {
-                // SAFETY: reserved or mapped here, known to nobody yet.
-                unsafe { munmap(start as *mut (), ours)? };
-            }
-            reachable::forget(start, bytes);
-            return Err(error);
+    let map_all = |start: usize| {
+        let mut done = 0;
+        for piece in &pieces {
+            let mapped = map(done, *piece as usize, Some(start + done));
+            mapped.map_err(|error| (error, done))?;
+            done += *piece as usize;
         }
-        done += piece;
+        Ok(())
+    };
+    let is_one = pieces.len() == 1;
+    let Some(address) = address else {
+        if is_one {
+            return map(0, bytes, None);
+        }
+        let place = Place::reserve(bytes)?;
+        map_all(place.address).map_err(|(error, _)| error)?;
+        return Ok(place.keep());
+    };
+    // One piece replaces what is there or leaves it. Of several, a later one may be refused, for
+    // example for the rights: so they are mapped elsewhere first.
+    let elsewhere = match is_one {
+        true => None,
+        false => {
+            let place = Place::reserve(bytes)?;
+            map_all(place.address).map_err(|(error, _)| error)?;
+            Some(place)
+        }
+    };
+    let mapped = map_all(address);
+    drop(elsewhere);
+    let (replaced, result) = match mapped {
+        Ok(()) => (bytes, Ok(address)),
+        Err((error, done)) => (done, Err(error)),
+    };
+    if replaced > 0 {
+        table::remove(address, replaced);
     }
-    reachable::forget(start, bytes);
-    Ok(start)
+    if result.is_err() && replaced > 0 {
+        // The windows have ended meanwhile.
+        // SAFETY: given to be replaced, and mapped here, which nobody knows yet.
+        unsafe { munmap(address as *mut (), replaced)? };
+    }
+    reachable::forget(address, bytes);
+    result
 }
 
 /// Cuts a range of the peer's windows into pieces that one mapping call each can map. `run`
@@ -114,20 +132,43 @@ fn run(endpoint: usize, offset: i64, bytes: u64) -> Result<u64> {
     Ok(count as u64)
 }
 
-/// Reserves a range of addresses without memory.
-fn reserve(bytes: usize) -> Result<usize> {
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: bytes,
-            prot: 0,
-            flags: MAP_PRIVATE,
-            fd: usize::MAX,
-            offset: 0,
-        })?
-    };
-    Ok(address as usize)
+/// A range of addresses that nobody else knows. Dropping it unmaps the range.
+struct Place {
+    address: usize,
+    bytes: usize,
+}
+
+impl Place {
+    /// Reserves a range without memory.
+    fn reserve(bytes: usize) -> Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let address = unsafe {
+            mmap(MmapArgs {
+                addr: core::ptr::null_mut(),
+                length: bytes,
+                prot: 0,
+                flags: MAP_PRIVATE,
+                fd: usize::MAX,
+                offset: 0,
+            })?
+        };
+        let address = address as usize;
+        Ok(Self { address, bytes })
+    }
+
+    /// Leaves the range to the caller. Returns its address.
+    fn keep(self) -> usize {
+        reachable::forget(self.address, self.bytes);
+        core::mem::ManuallyDrop::new(self).address
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: reserved for this value, whose address was given to nobody.
+        let _ = unsafe { munmap(self.address as *mut (), self.bytes) };
+        reachable::forget(self.address, self.bytes);
+    }
 }
 
 /// Maps a part of a scheme's file, shared, at `address` or where the kernel chooses.

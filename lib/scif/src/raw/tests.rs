@@ -51,6 +51,8 @@ struct World {
     /// Which mapping with a fixed address fails, counted from 1.
     bad_map: usize,
     fixed_maps: usize,
+    /// What was unmapped: address and bytes.
+    unmapped: Vec<(usize, usize)>,
 }
 
 impl World {
@@ -130,7 +132,8 @@ impl World {
                 offset,
                 ..
             } => self.map(address, bytes, flags, fd, offset),
-            Request::Unmap(_, bytes) => {
+            Request::Unmap(address, bytes) => {
+                self.unmapped.push((address, bytes));
                 self.log.push(format!("unmap {bytes:#x}"));
                 Ok(0)
             }
@@ -692,6 +695,41 @@ fn mappings_are_made_of_runs() {
         assert_eq!(mmap(EPD, None, 2 * PAGE, 3, 0), Err(ENOMEM));
         assert!(log(stage).ends_with("unmap 0x2000, close 60"));
         assert_eq!(mmap(EPD, None, PAGE, 4, 0), Err(EINVAL), "unknown rights");
+    });
+}
+
+/// A later run may be refused for its rights.
+#[test]
+fn a_mapping_that_fails_leaves_what_it_was_to_replace() {
+    for pages in [1, 2] {
+        play(|stage| {
+            let memory = Memory::new(pages * PAGE).unwrap();
+            log(stage);
+            answers(stage, &vec![Ok(PAGE); pages]);
+            stage.borrow_mut().bad_map = pages;
+            let replaced = mmap(EPD, Some(memory.range()), pages * PAGE, 3, 0x4000);
+            assert_eq!(replaced, Err(ENOMEM));
+            let world = stage.borrow();
+            let is_there = |(address, bytes): &(usize, usize)| {
+                memory.address() < address + bytes && *address < memory.address() + pages * PAGE
+            };
+            assert!(!world.unmapped.iter().any(is_there), "{:?}", world.log);
+            drop(world);
+            assert!(client_memory::shared::known(memory.range()).is_some());
+        });
+    }
+    // Without an error the runs are mapped elsewhere, and then there.
+    play(|stage| {
+        let memory = Memory::new(2 * PAGE).unwrap();
+        log(stage);
+        answers(stage, &[Ok(PAGE), Ok(PAGE)]);
+        let replaced = mmap(EPD, Some(memory.range()), 2 * PAGE, 3, 0x4000);
+        assert_eq!(replaced, Ok(memory.address()));
+        let twice = "fixed 0x1000 from 0x4000, fixed 0x1000 from 0x5000, ".repeat(2);
+        let expected =
+            format!("call 68, call 68, dup 3 window, map 0x2000, {twice}unmap 0x2000, close 60");
+        assert_eq!(log(stage), expected);
+        assert!(client_memory::shared::known(memory.range()).is_none());
     });
 }
 
