@@ -62,8 +62,8 @@ impl Engine {
 
     /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
     /// clients, or a window of it that the peer may read or write by a copy. Windows that the peer
-    /// has mapped do not count once its copies have ended. [`Event::Departed`](crate::Event)
-    /// reports when this becomes false.
+    /// has mapped do not count once its copies have ended, and those of a lost node never do.
+    /// [`Event::Departed`](crate::Event) reports when this becomes false.
     ///
     /// That takes as long as the copies take, and
     /// [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS) for a peer that does not answer.
@@ -79,7 +79,12 @@ impl Engine {
         if !self.quiesce(mem, Some(id), Ending::Endpoint(endpoint)) {
             self.cx.begin_departure(endpoint);
         }
-        for window in self.windows.leave_spaces(&mut self.cx, id, endpoint) {
+        let node = self.connections.get(id).map(Connection::node);
+        let departs = node.is_some_and(|node| self.nodes.may_report(&self.cx, node));
+        let windows = self
+            .windows
+            .leave_spaces(&mut self.cx, id, endpoint, departs);
+        for window in windows {
             self.cancel_window(mem, window);
         }
         self.transfers.detach(&mut self.cx, id, endpoint);

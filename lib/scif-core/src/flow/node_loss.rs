@@ -22,6 +22,7 @@ impl Engine {
     fn lose_node(&mut self, node: NodeId, reason: DownReason) {
         if self.nodes.give_up(&mut self.cx, node, reason) {
             self.sever_node(node);
+            self.windows.end_departures(&mut self.cx, node);
             self.cx.events.push(Event::LinkFailed(node));
         }
     }

@@ -324,12 +324,54 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
         if !is_lost_first {
             lose(&mut fixture);
         }
-        let (engine, memory) = fixture.parts(a);
-        assert!(engine.is_departing(a.id));
-        engine.link_down(memory, 1);
+        // The copy was cancelled.
         fixture.nodes[0].is_pumped = true;
         fixture.iterate(0);
         assert!(!fixture.nodes[0].engine.is_departing(a.id));
+    }
+}
+
+/// A lost node answers nothing, and its link may be down much later. The pages are kept until
+/// then, because the node may still write to them.
+#[test]
+fn a_close_does_not_wait_for_a_node_that_is_lost() {
+    for is_lost_first in [true, false] {
+        let Pair {
+            mut fixture,
+            a,
+            at_a,
+            ..
+        } = pair(2);
+        let pages = fixture.pin(0, &[1]);
+        let ticket = fixture.start_register(a, &pages, 0x10000, BOTH, FIXED);
+        ticket.unwrap();
+        if is_lost_first {
+            lose(&mut fixture);
+            fixture.close(a);
+        } else {
+            fixture.close(a);
+            assert!(fixture.nodes[0].engine.is_departing(a.id));
+            lose(&mut fixture);
+        }
+        assert!(!fixture.nodes[0].engine.is_departing(a.id));
+        let node = &mut fixture.nodes[0];
+        let mut departed = 0;
+        while let Some(event) = node.engine.next_event(&mut node.memory) {
+            departed += usize::from(event == crate::Event::Departed(a.id));
+            assert!(!matches!(event, crate::Event::Unpin(_)));
+        }
+        assert_eq!(departed, usize::from(!is_lost_first));
+        // No time-out frees them either.
+        let due = node.engine.now() + ANSWER_TIMEOUT_NS + 1;
+        node.engine.tick(&mut node.memory, due);
+        reset(&mut fixture);
+        assert_eq!(fixture.nodes[0].released, []);
+        let (engine, memory) = fixture.parts(a);
+        engine.link_down(memory, 1);
+        reset(&mut fixture);
+        let mut released = fixture.nodes[0].released.clone();
+        released.sort();
+        assert_eq!(released, [at_a.pin, pages.pin]);
     }
 }
 

@@ -440,12 +440,14 @@ impl Windows {
     }
 
     /// Drops the address spaces of a connection whose endpoint is closed: no window is found by
-    /// offset any more. Returns the local windows, which the caller must end.
+    /// offset any more. Returns the local windows, which the caller must end. `departs` says
+    /// whether the peer will report when its copies have ended.
     pub(crate) fn leave_spaces(
         &mut self,
         cx: &mut Context,
         connection: ConnectionId,
         endpoint: EndpointId,
+        departs: bool,
     ) -> Vec<WindowId> {
         let Some(mut spaces) = self.spaces.remove(&connection) else {
             return Vec::new();
@@ -458,13 +460,24 @@ impl Windows {
             if let Some(window) = self.local.get_mut(*id) {
                 window.core.connection = None;
                 // The peer's copies have ended when it reports that a window is only mapped.
-                if window.state != WindowState::Used {
+                if departs && window.state != WindowState::Used {
                     window.departing = Some(endpoint);
                     cx.begin_departure(endpoint);
                 }
             }
         }
         ids
+    }
+
+    /// Notes that a node will not report any more what it uses: closes do not wait for its
+    /// windows, whose pages are kept.
+    pub(crate) fn end_departures(&mut self, cx: &mut Context, node: NodeId) {
+        for id in self.registered_with(node) {
+            let departing = self.local.get_mut(id).map(|window| &mut window.departing);
+            if let Some(endpoint) = departing.and_then(Option::take) {
+                cx.end_departure(endpoint);
+            }
+        }
     }
 
     /// The windows that are registered with a node.
