@@ -126,8 +126,36 @@ static void call_ioctl(uint16_t node) {
     free(memory);
 }
 
+static void *blocked_accept(void *on) {
+    struct scifioctl_accept accept = { .flags = SCIF_ACCEPT_SYNC };
+    FAILS(ioctl(*(int *)on, SCIF_ACCEPTREQ, &accept), EINTR);
+    return NULL;
+}
+
+/* A listener is closed while another thread waits for a connection. The port is free at once. */
+static void call_close_accept(uint16_t node) {
+    (void)node;
+    int port = 2042;
+    int on = device();
+    GIVES(ioctl(on, SCIF_BIND, &port), 0);
+    GIVES(ioctl(on, SCIF_LISTEN, 1), 0);
+    long before = waiting();
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, blocked_accept, &on), 0);
+    for (int tries = 0; waiting() <= before; tries++) {
+        CHECK(tries < TIMEOUT_MS / 2);
+        pause_shortly();
+    }
+    GIVES(close(on), 0);
+    GIVES(pthread_join(thread, NULL), 0);
+    on = device();
+    GIVES(ioctl(on, SCIF_BIND, &port), 0);
+    GIVES(close(on), 0);
+}
+
 const struct pattern patterns[] = {
     { NUMBER, "the character device's interface", serve_ioctl, call_ioctl },
+    { NUMBER + 2, "close a listener of that interface", NULL, call_close_accept },
     { 0, NULL, NULL, NULL },
 };
 

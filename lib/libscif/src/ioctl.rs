@@ -8,8 +8,8 @@ use scif_abi::PortId;
 use scif_abi::call::{AcceptRecord, Call};
 use scif_abi::codec::Operation;
 use scif_abi::ioctl::{Ioctl, Plan};
+use skiff_libc::descriptor;
 use syscall::error::{EINVAL, EIO};
-use syscall::flag::CallFlags;
 use zerocopy::FromBytes;
 
 use crate::calls::{VERSION, give, store_node_ids};
@@ -58,6 +58,10 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
             store_node_ids(nodes as usize, length, own as usize)? as u64
         }
     };
+    if let Ioctl::Listen { .. } = &ioctl {
+        // A close of the descriptor has to wake those that wait for a connection.
+        descriptor::set_listening(epd as c_int);
+    }
     if let Ioctl::FenceMark { record } = &ioctl {
         user::store(record.mark.get() as usize, &(result as i32).to_ne_bytes())?;
     }
@@ -76,16 +80,14 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
 
 /// Makes a call whose payload is its own structure.
 fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
-    let [first, second] = call.words();
     let mut bytes = [0; LARGEST];
     let record = call.payload();
     let bytes = bytes.get_mut(..record.len()).ok_or(EIO)?;
     bytes.copy_from_slice(record);
-    let metadata = [call.number(), first, second];
-    let result = libredox::call::call_rw(epd, bytes, CallFlags::empty(), &metadata);
+    let result = raw::with_payload(epd, *call, bytes);
     // The call may have ended a window.
     table::release_stale(epd);
-    let result = result.map_err(|error| error.errno())?;
+    let result = result?;
     if let Call::AcceptRequest { .. } = call {
         *accepted = AcceptRecord::read_from_bytes(bytes).map_err(|_| EIO)?;
     }

@@ -113,7 +113,10 @@ pub(crate) fn plain(epd: usize, call: Call) -> Result<usize> {
 }
 
 /// Makes a call with a payload that the scheme may read and write.
-pub(crate) fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
+///
+/// # Errors
+/// Those of the call, as SCIF's numbers.
+pub fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
     libredox::call::call_rw(epd, payload, CallFlags::empty(), &metadata(&call)).map_err(number)
 }
 
