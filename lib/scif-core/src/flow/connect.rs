@@ -96,6 +96,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether a connect was begun on the endpoint whose result was not collected.
+    pub fn owes_connect_result(&self, id: EndpointId) -> bool {
+        let endpoint = self.endpoints.get(id);
+        endpoint.is_ok_and(|endpoint| endpoint.attempt().is_some())
+    }
+
     /// Takes the result of a blocking connect, once: the local port on success. `Pending` until an
     /// `Event::Changed`. After a failure the endpoint is bound and can connect again.
     pub fn connect_result(&mut self, id: EndpointId) -> Poll<Result<Port, Error>> {

@@ -77,7 +77,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Some(PendingOn::Connect { .. })
         ) {
             let mode = mode(nonblocking);
-            match self.engine.connect(&mut self.memory, endpoint, to, mode) {
+            let result = self.engine.connect(&mut self.memory, endpoint, to, mode);
+            if result.is_ok() || !self.engine.owes_connect_result(endpoint) {
+                // Nothing is left of a connect that `open` has started.
+                self.handles.endpoint(id)?.end_connect();
+            }
+            match result {
                 Ok(Connect::Done(port)) => {
                     return Ok(port.into());
                 }
