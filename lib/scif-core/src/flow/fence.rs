@@ -133,11 +133,13 @@ impl Engine {
         {
             return Err(Error::InvalidArgument);
         }
-        // Everything is checked before anything is done.
+        // Everything is checked before anything is done: both ranges before protections.
         let mut spans = [None, None];
-        for (store, span) in stores.iter().zip(&mut spans) {
-            if let Some((side, offset, value)) = store {
-                *span = Some((self.signal_span(connection, *side, *offset)?, *value));
+        for need in [Protection::empty(), Protection::WRITE] {
+            for (store, span) in stores.iter().zip(&mut spans) {
+                if let Some((side, offset, value)) = store {
+                    *span = Some((self.signal_span(connection, *side, *offset, need)?, *value));
+                }
             }
         }
         if by_self {
@@ -147,9 +149,15 @@ impl Engine {
         }
     }
 
-    /// The span of the eight bytes at an offset, which must be in one window that may be written.
-    fn signal_span(&self, id: ConnectionId, side: StoreSide, offset: i64) -> Result<Span, Error> {
-        let (windows, need) = (&self.windows, Protection::WRITE);
+    /// The span of the eight bytes at an offset, which must be in one window that allows `need`.
+    fn signal_span(
+        &self,
+        id: ConnectionId,
+        side: StoreSide,
+        offset: i64,
+        need: Protection,
+    ) -> Result<Span, Error> {
+        let windows = &self.windows;
         let span = match side {
             StoreSide::Own => Span::local(windows, id, (offset, SIGNAL_BYTES), need),
             StoreSide::Peer => Span::remote(windows, id, (offset, SIGNAL_BYTES), need),
@@ -261,7 +269,8 @@ impl Engine {
         let is_aligned = offset.is_multiple_of(4);
         let may_wait = |id: &ConnectionId| is_aligned && !self.transfers.has_many_fences(*id);
         let queued = id.filter(may_wait).and_then(|id| {
-            let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
+            let (offset, need) = (offset.cast_signed(), Protection::WRITE);
+            let to = self.signal_span(id, side, offset, need).ok()?;
             let channel = self.channel(id).ok()?;
             self.queue(channel, Job::store(to, value).for_peer()).ok()
         });
