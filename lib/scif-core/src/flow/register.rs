@@ -7,6 +7,7 @@ use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::memory::Memory;
 use crate::base::pages::{Chunks, Pages};
+use crate::base::quota::Resource;
 use crate::base::table::Key;
 use crate::bypass::Ending;
 use crate::call::PendingOn;
@@ -28,9 +29,9 @@ impl Engine {
     /// In this order. `EINVAL`: unknown flags, `protection` empty or unknown, no pages, offset
     /// negative, unaligned (FIXED) or so high that the window would end beyond 2^63 - 1.
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`: the state of the endpoint. `ENOMEM`: a window cannot be
-    /// that large. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or windows
-    /// left, or the user or process has too many. `EAGAIN`: the limit of the user or process on
-    /// pinned pages. By the ticket: `ENOMEM`: the peer has no memory for the window; `ENOTCONN`:
+    /// that large, or the user or process has too many. `EAGAIN`: the limit of the user or process
+    /// on pinned pages. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or
+    /// windows left. By the ticket: `ENOMEM`: the peer has no memory for the window; `ENOTCONN`:
     /// the peer refuses; `ECONNRESET`: the peer has gone.
     pub fn register(
         &mut self,
@@ -55,11 +56,20 @@ impl Engine {
         if !page_list::is_size_allowed(chunks.pages()) {
             return Err(Error::NoMemory);
         }
-        let offset = if is_fixed {
-            self.reserve(mem, id, connection, (offset, chunks.bytes()))?;
-            offset
-        } else {
-            self.windows.choose_offset(connection, chunks.bytes())?
+        let range = (offset, chunks.bytes());
+        if is_fixed {
+            self.free_range(mem, id, connection, range)?;
+        }
+        let owner = self.endpoints.get(id)?.owner();
+        let charged = if pages.is_charged { chunks.pages() } else { 0 };
+        self.cx.quotas.check(owner, Resource::Windows, 1)?;
+        self.cx.quotas.check(owner, Resource::Pages, charged)?;
+        let offset = match is_fixed {
+            false => self.windows.choose_offset(connection, chunks.bytes())?,
+            true if self.windows.is_in_use(connection, range, |_| true) => {
+                return Err(Error::AddressInUse);
+            }
+            true => offset,
         };
         self.add_window(id, connection, &pages, chunks, offset, protection)
     }
@@ -82,27 +92,21 @@ impl Engine {
         }
     }
 
-    /// Makes sure that a range of the local space is free. Windows that wait for the peer's reply
-    /// may have gone by a message that is still unread in the ring.
-    fn reserve(
+    /// Looks for messages that are still unread in the ring, if they may end windows in a range of
+    /// the local space.
+    fn free_range(
         &mut self,
         mem: &mut dyn Memory,
         id: EndpointId,
         connection: ConnectionId,
         range: (i64, u64),
     ) -> Result<(), Error> {
-        if !self.windows.is_in_use(connection, range, |_| true) {
-            return Ok(());
-        }
         let is_asked = |state| matches!(state, WindowState::Unregistering | WindowState::Used);
         if self.windows.is_in_use(connection, range, is_asked) {
             let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
             // The messages may have ended the connection.
             self.online_connection(id)?;
-        }
-        if self.windows.is_in_use(connection, range, |_| true) {
-            return Err(Error::AddressInUse);
         }
         Ok(())
     }

@@ -260,6 +260,9 @@ fn pinned_pages_are_limited_by_user() {
         fixture.register(a, &pages, 0, BOTH);
         let again = |fixture: &mut Fixture| fixture.start_register(a, &pages, 0x10000, BOTH, FIXED);
         assert_eq!(again(fixture), Err(Error::WouldBlock));
+        // Also where another window is: the limit is checked first.
+        let over = fixture.start_register(a, &pages, 0, BOTH, FIXED);
+        assert_eq!(over, Err(Error::WouldBlock));
         // Pages that a kernel-mode client has pinned do not count.
         let mut free = fixture.pin(a.node, &[2]);
         free.is_charged = false;
