@@ -1,6 +1,11 @@
 //! Rows about peers that misbehave or use an older protocol, tested by the simulator's tests.
 
+use scif_abi::limits::MAX_UNANSWERED;
+
 use crate::table::{Row, Section};
+
+/// The row about peers that never answer a close has the number in its text.
+const _: () = assert!(MAX_UNANSWERED == 12_288);
 
 /// The protocol.
 pub const WIRE: Section = Section {
@@ -58,7 +63,7 @@ pub const WIRE: Section = Section {
                 "–",
                 "10 s or 30 s, then forgotten",
             ],
-            "its pages are kept; after 4096 of them it gets no more connections",
+            "its pages are kept; after 12,288 of them it gets no more connections",
             &[(
                 "tests/sim/tests/links.rs",
                 "a_peer_that_never_answers_a_close_gets_no_more_connections",
