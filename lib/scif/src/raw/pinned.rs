@@ -71,8 +71,13 @@ impl<'a> Transfer<'a> {
             with_record(self.epd, call).map(|_| ())
         };
         let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
-        if may_cache && let Some(known) = shared::known(range) {
-            let result = ask(known, self.flags);
+        let is_long = range.bytes() >= PINNED_BYTES || pieces::are_needed(range.bytes());
+        let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
+        let flags = self.flags | at_once;
+        if (may_cache || is_long)
+            && let Some(known) = shared::known(range)
+        {
+            let result = ask(known, flags);
             if result != Err(EFAULT) {
                 return Some(result);
             }
@@ -80,13 +85,8 @@ impl<'a> Transfer<'a> {
             // notice.
             shared::forget(range);
         }
-        if range.bytes() < PINNED_BYTES && !pieces::are_needed(range.bytes()) {
+        if !is_long {
             return None;
-        }
-        let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
-        let flags = self.flags | at_once;
-        if let Some(known) = shared::known(range) {
-            return Some(ask(known, flags));
         }
         let into_range = matches!(direction, Rma::Read);
         let result = pin::transfer(self.epd, range, self.remote, flags, into_range);

@@ -432,6 +432,26 @@ fn large_transfers_pin_their_pages() {
 }
 
 #[test]
+fn large_transfers_pin_daemon_memory_that_was_unmapped_behind_our_back() {
+    play(|stage| {
+        send_space(stage);
+        let bytes = 20 * PAGE;
+        let memory = Memory::new(bytes).unwrap();
+        stage.borrow_mut().grants.push((memory.address(), bytes));
+        log(stage);
+        vwriteto(EPD, memory.range(), 0x9000, 0).unwrap();
+        assert_eq!(log(stage), "call 19");
+        let record: CachedRecord = last_payload(stage);
+        assert_eq!(record.flags.get(), 4, "complete on return");
+        answers(stage, &[failure(EFAULT), Ok(0)]);
+        assert_eq!(vwriteto(EPD, memory.range(), 0x9000, 0), Ok(()));
+        assert_eq!(log(stage), "call 19, call 28");
+        assert_eq!(vwriteto(EPD, memory.range(), 0x9000, 0), Ok(()));
+        assert_eq!(log(stage), "call 28", "it is the daemon's no more");
+    });
+}
+
+#[test]
 fn small_sources_are_copied() {
     play(|stage| {
         assert_eq!(vwriteto(EPD, &b"constant"[..], 0x3000, 4), Ok(()));
