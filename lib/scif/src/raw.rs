@@ -200,7 +200,34 @@ fn port_id(word: usize) -> PortId {
 /// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. If the connection ends or a signal comes in the
 /// middle of a blocking send, the call returns the count so far.
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
-    let data = data.into();
+    let is_known = SendFlags::from_bits(flags).is_some();
+    send_from(epd, data.into(), flags).map_err(|error| bad_buffer(epd, is_known, error))
+}
+
+/// The error of a send or receive that has failed with `error`: a bad buffer is reported after
+/// unknown flags and an endpoint in the wrong state.
+fn bad_buffer(epd: usize, are_flags_known: bool, error: i32) -> i32 {
+    match error {
+        EFAULT if are_flags_known => without_memory(epd),
+        EFAULT => EINVAL,
+        error => error,
+    }
+}
+
+/// The error of a call with an endpoint that needs memory and gets none: the daemon reports the
+/// endpoint's state first.
+fn without_memory(epd: usize) -> i32 {
+    let record = RegisterRecord {
+        memory: NO_TOKEN.into(),
+        length: (PAGE_SIZE as u64).into(),
+        protection: Protection::READ.bits().into(),
+        ..RegisterRecord::default()
+    };
+    let refused = with_record(epd, Call::Register { record });
+    refused.err().unwrap_or(EFAULT)
+}
+
+fn send_from(epd: usize, data: Source<'_>, flags: u32) -> Result<usize> {
     if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
         return match ends_abandoned_requests() {
             true => send_all(epd, data),
@@ -243,8 +270,12 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
 /// `ECONNRESET` when the peer is gone and no bytes are left, `EFAULT`, `EINVAL`, `ENOTCONN`. If
 /// the connection ends in the middle of a blocking receive, the call returns the count so far.
 pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
+    let is_known = RecvFlags::from_bits(flags).is_some();
+    recv_into(epd, buffer.into(), flags).map_err(|error| bad_buffer(epd, is_known, error))
+}
+
+fn recv_into(epd: usize, buffer: Target<'_>, flags: u32) -> Result<usize> {
     let call = Call::Recv { flags };
-    let buffer = buffer.into();
     if let Some(flags) = RecvFlags::from_bits(flags)
         && buffer.bytes() > 0
         && !ends_abandoned_requests()
@@ -340,10 +371,7 @@ pub fn register(
     }
     // As in the daemon, an endpoint in the wrong state is reported before a bad address.
     let refused = |error| match error {
-        EFAULT => match ask(NO_TOKEN, 0) {
-            Err(EFAULT) | Ok(_) => error,
-            Err(first) => first,
-        },
+        EFAULT => without_memory(epd),
         error => error,
     };
     client_memory::pin::register(epd, memory, offset, asked, flags)
@@ -426,17 +454,25 @@ pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: 
         flags,
     };
     let mut to = to.into();
-    let transfer = match &mut to {
+    let range = match &to {
         Target::Range(range) => Some(Transfer::new(epd, *range, remote, flags)),
+        Target::Slice(_) => None,
+    };
+    let transfer = match &mut to {
+        Target::Range(_) => range,
         Target::Slice(bytes) => Transfer::of_slice(epd, bytes, remote, flags),
     };
     if let Some(result) = transfer.and_then(|transfer| transfer.run(Rma::Read)) {
         return result;
     }
-    match to {
+    let result = match to {
         to if pieces::are_needed(to.bytes()) => pieces::vreadfrom(epd, to, remote, flags),
         Target::Slice(bytes) => with_payload(epd, call, bytes).map(|_| ()),
         Target::Range(range) => fill(epd, range, &call).map(|_| ()),
+    };
+    match (result, range) {
+        (Err(EFAULT), Some(range)) => Err(range.bad_memory(Rma::Read)),
+        _ => result,
     }
 }
 
@@ -465,10 +501,14 @@ pub fn vwriteto<'a>(
             if let Some(result) = transfer.run(Rma::Write) {
                 return result;
             }
-            match range.readable() {
-                Some(bytes) => bytes.to_vec().map_err(system)?,
-                None => range.to_vec().map_err(system)?,
-            }
+            let copied = match range.readable() {
+                Some(bytes) => bytes.to_vec(),
+                None => range.to_vec(),
+            };
+            copied.map_err(|error| match error.errno {
+                EFAULT => transfer.bad_memory(Rma::Write),
+                _ => system(error),
+            })?
         }
     };
     let transfer = Transfer::of_slice(epd, &mut copy, remote, flags);

@@ -172,10 +172,8 @@ impl Engine {
         length: u64,
         flags: u32,
     ) -> Result<Ticket, Error> {
-        let connection = self.online_connection(id)?;
-        let flags = check_transfer(flags, length)?;
-        let (_, need) = direction.needs();
-        let remote = Span::remote(&self.windows, connection, (remote, length), need)?;
+        let (connection, flags, remote) =
+            self.remote_side(id, direction, (remote, length), flags)?;
         let job = Job::virtual_copy(direction, remote, length, flags);
         let channel = self.channel_with_room(connection, (1, job.cost()))?;
         let number = self.transfers.next_number(channel.0);
@@ -183,6 +181,37 @@ impl Engine {
         let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
         self.queue(channel, job.ending(call))?;
         Ok(call)
+    }
+
+    /// Checks a transfer with memory of the caller, except for that memory.
+    ///
+    /// # Errors
+    /// Those of [`Engine::rma`].
+    pub fn check_transfer(
+        &self,
+        id: EndpointId,
+        direction: Direction,
+        remote: i64,
+        length: u64,
+        flags: u32,
+    ) -> Result<(), Error> {
+        self.remote_side(id, direction, (remote, length), flags)?;
+        Ok(())
+    }
+
+    /// The connection of a transfer, its flags, and its remote side.
+    fn remote_side(
+        &self,
+        id: EndpointId,
+        direction: Direction,
+        remote: (i64, u64),
+        flags: u32,
+    ) -> Result<(ConnectionId, RmaFlags, Span), Error> {
+        let connection = self.online_connection(id)?;
+        let flags = check_transfer(flags, remote.1)?;
+        let (_, need) = direction.needs();
+        let span = Span::remote(&self.windows, connection, remote, need)?;
+        Ok((connection, flags, span))
     }
 
     /// Moves up to `budget` bytes of a virtual transfer between `data`, the whole of the caller's

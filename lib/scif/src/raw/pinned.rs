@@ -3,12 +3,12 @@
 
 use client_memory::pin;
 use client_memory::range::Range;
-use client_memory::shared::{self, Provided};
+use client_memory::shared;
 use scif_abi::call::{CachedRecord, Call};
 use scif_abi::flags::RmaFlags;
 use syscall::error::{EACCES, ECONNRESET, EFAULT, ENODEV, ENOTCONN, ENXIO};
 
-use super::{Result, pieces, system, with_record};
+use super::{NO_TOKEN, Result, pieces, system, with_record};
 
 /// Transfers of at least this many bytes are always made with pinned pages. The bytes of shorter
 /// ones are the payload of the call, where a payload may be that long.
@@ -24,6 +24,7 @@ pub(super) enum Rma {
 }
 
 /// A transfer between memory that is not registered and the peer's windows.
+#[derive(Clone, Copy)]
 pub(super) struct Transfer<'a> {
     epd: usize,
     range: Range<'a>,
@@ -49,27 +50,36 @@ impl<'a> Transfer<'a> {
         is_long.then(|| Self::new(epd, Range::of(slice), remote, flags))
     }
 
+    /// Asks the daemon for the transfer with memory that it knows.
+    fn ask(&self, direction: Rma, token: u64, offset: u64, flags: u32) -> Result<()> {
+        let record = CachedRecord {
+            memory: token.into(),
+            memory_offset: offset.into(),
+            length: (self.range.bytes() as u64).into(),
+            remote_offset: self.remote.into(),
+            flags: flags.into(),
+            reserved: 0.into(),
+        };
+        let call = match direction {
+            Rma::Read => Call::CachedReadFrom { record },
+            Rma::Write => Call::CachedWriteTo { record },
+        };
+        with_record(self.epd, call).map(|_| ())
+    }
+
+    /// The error of the transfer, whose memory is bad. The daemon reports that last, so it is
+    /// asked with memory that nobody has.
+    pub fn bad_memory(&self, direction: Rma) -> i32 {
+        let refused = self.ask(direction, NO_TOKEN, 0, self.flags);
+        refused.err().unwrap_or(EFAULT)
+    }
+
     /// Makes the transfer with memory that the daemon knows: with its own memory if
     /// `SCIF_RMA_USECACHE` allows that, else with pages that are pinned as long as the transfer
     /// runs. `None`: the caller makes the transfer with a payload, which is faster or the only
     /// way; the flag is a hint.
     pub fn run(&self, direction: Rma) -> Option<Result<()>> {
         let range = self.range;
-        let ask = |known: Provided, flags: u32| {
-            let record = CachedRecord {
-                memory: known.token.into(),
-                memory_offset: known.offset.into(),
-                length: (range.bytes() as u64).into(),
-                remote_offset: self.remote.into(),
-                flags: flags.into(),
-                reserved: 0.into(),
-            };
-            let call = match direction {
-                Rma::Read => Call::CachedReadFrom { record },
-                Rma::Write => Call::CachedWriteTo { record },
-            };
-            with_record(self.epd, call).map(|_| ())
-        };
         let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
         let is_long = range.bytes() >= PINNED_BYTES || pieces::are_needed(range.bytes());
         let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
@@ -77,7 +87,7 @@ impl<'a> Transfer<'a> {
         if (may_cache || is_long)
             && let Some(known) = shared::known(range)
         {
-            let result = ask(known, flags);
+            let result = self.ask(direction, known.token, known.offset, flags);
             if result != Err(EFAULT) {
                 return Some(result);
             }

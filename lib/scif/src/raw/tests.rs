@@ -475,12 +475,13 @@ fn a_payload_that_is_not_there_is_efault_whatever_the_kernel_says() {
     play(|stage| {
         let memory = ordinary(stage, 3 * PAGE);
         let range = memory.range();
-        answers(stage, &[failure(EPERM), failure(EPERM)]);
+        answers(stage, &[failure(EPERM)]);
         assert_eq!(
             recv(EPD, range, 1),
             Err(EFAULT),
             "without the right to write"
         );
+        answers(stage, &[failure(EPERM)]);
         assert_eq!(
             send(EPD, range, 1),
             Err(EFAULT),
@@ -501,6 +502,68 @@ fn a_payload_that_is_not_there_is_efault_whatever_the_kernel_says() {
         assert_eq!(recv(EPD, range, 9), Err(EINVAL));
         answers(stage, &[failure(ENOTCONN)]);
         assert_eq!(recv(EPD, range, 1), Err(ENOTCONN));
+    });
+}
+
+/// Has the kernel find that a source is not there.
+fn source_is_absent(stage: &Stage) {
+    stage.borrow_mut().pipe = [failure(EFAULT)].into();
+}
+
+/// The documented order is flags, state, buffer.
+#[test]
+fn a_bad_buffer_is_reported_after_flags_and_state() {
+    let check = |stage: &Stage, send_flags: &[u32]| {
+        let absent = Range::absent(10);
+        for error in [ENOTCONN, ECONNRESET, EFAULT] {
+            // The endpoint's state, from a call that has no memory.
+            for flags in [0, 1] {
+                answers(stage, &[failure(error)]);
+                assert_eq!(recv(EPD, absent, flags), Err(error));
+                assert_eq!(log(stage), "call 8");
+            }
+            for flags in send_flags {
+                source_is_absent(stage);
+                answers(stage, &[failure(error)]);
+                assert_eq!(send(EPD, absent, *flags), Err(error));
+                assert!(log(stage).ends_with("call 8"));
+            }
+        }
+        assert_eq!(recv(EPD, absent, 2), Err(EINVAL));
+        source_is_absent(stage);
+        assert_eq!(send(EPD, absent, 2), Err(EINVAL));
+    };
+    play(|stage| check(stage, &[0]));
+    play(|stage| host::on_redox(|| check(stage, &[0, 1])));
+    play(|stage| {
+        // The kernel looks at the memory first.
+        answers(stage, &[failure(EFAULT), failure(ENOTCONN)]);
+        assert_eq!(send(EPD, Range::absent(10), 1), Err(ENOTCONN));
+        assert_eq!(log(stage), "write 10, call 8");
+    });
+}
+
+/// The documented order is state, flags, length, ranges, protections, memory.
+#[test]
+fn bad_memory_of_a_transfer_is_reported_last() {
+    play(|stage| {
+        let absent = Range::absent(10);
+        for error in [ENOTCONN, ECONNRESET, EINVAL, ENXIO, EACCES, EFAULT] {
+            for number in [18, 19] {
+                source_is_absent(stage);
+                answers(stage, &[failure(error)]);
+                let result = match number {
+                    18 => vreadfrom(EPD, absent, 0x3000, 4),
+                    _ => vwriteto(EPD, absent, 0x3000, 4),
+                };
+                assert_eq!(result, Err(error));
+                assert!(log(stage).ends_with(&format!("call {number}")));
+                let record: CachedRecord = last_payload(stage);
+                assert_eq!(record.memory.get(), NO_TOKEN);
+                assert_eq!((record.length.get(), record.flags.get()), (10, 4));
+                assert_eq!(record.remote_offset.get(), 0x3000);
+            }
+        }
     });
 }
 

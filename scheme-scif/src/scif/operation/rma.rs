@@ -162,14 +162,22 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             let memory = record.memory.get();
             let range = (record.memory_offset.get(), record.length.get());
             let writes = matches!(direction, Direction::Read);
-            let (pages, offset) = scif.objects.pages_for_use(memory, caller, range, writes)?;
+            let (remote, flags) = (record.remote_offset.get(), record.flags.get());
+            let found = scif.objects.pages_for_use(memory, caller, range, writes);
+            // Missing memory is reported last.
+            let (pages, offset) = found.map_err(|error| {
+                let checked = scif
+                    .engine
+                    .check_transfer(endpoint, direction, remote, range.1, flags);
+                checked.map_or_else(system, |()| error)
+            })?;
             let pin = pages.pin;
             let rma = Rma {
                 direction,
                 local: Local::Pages { pages, offset },
-                remote: record.remote_offset.get(),
-                length: record.length.get(),
-                flags: record.flags.get(),
+                remote,
+                length: range.1,
+                flags,
             };
             let started = scif.engine.rma(endpoint, rma);
             started.map_err(|error| scif.not_taken(pin, error))

@@ -344,6 +344,56 @@ pub const ERRORS: Section = Section {
             |b, kind| nowhere(b, KINDS[kind + 2].0, NOWHERE),
         ),
         Row::each(
+            ["the same, not connected", "ENOTCONN", "–"],
+            "ENOTCONN",
+            virtual_ones,
+            |b, kind| {
+                let endpoint = b.open(Side::A)?;
+                let ask = KINDS[kind + 2].0.ask(endpoint, NOTHING, 0, 64, 0, 0x80);
+                b.fails(ask, NotConnected)
+            },
+        )
+        .because(MEMORY_LAST),
+        Row::each(
+            ["the same, with an unknown flag", "EINVAL", "–"],
+            "EINVAL",
+            virtual_ones,
+            |b, kind| {
+                let e = ends(b, 1)?;
+                let ask = KINDS[kind + 2].0.ask(e.active, NOTHING, 0, 64, -8, 0x80);
+                b.fails(ask, InvalidArgument)
+            },
+        ),
+        Row::each(
+            [
+                "the same, and nothing is registered at the peer's offset",
+                "ENXIO",
+                "–",
+            ],
+            "ENXIO",
+            virtual_ones,
+            |b, kind| {
+                let e = ends(b, 1)?;
+                for length in [64, 20 * PAGE] {
+                    let ask = KINDS[kind + 2].0.ask(e.active, NOTHING, 0, length, -8, 0);
+                    b.fails(ask, NoSuchAddress)?;
+                }
+                Ok(())
+            },
+        ),
+        Row::each(
+            ["the same, and the peer has closed", "ECONNRESET", "–"],
+            "ECONNRESET",
+            virtual_ones,
+            |b, kind| {
+                let e = ends(b, 1)?;
+                b.ok(e.passive.close())?;
+                b.becomes(e.active.poll(0), HUP.into())?;
+                let ask = KINDS[kind + 2].0.ask(e.active, NOTHING, 0, 64, 0, 0);
+                b.fails(ask, ConnectionReset)
+            },
+        ),
+        Row::each(
             ["not connected", "ENOTCONN", "ENOTCONN"],
             "ENOTCONN",
             kinds,
@@ -444,6 +494,15 @@ fn adjacent(b: &mut Bench<'_>, kind: Kind, local: bool) -> Checked {
         }
     }
 }
+
+/// Memory that is not there.
+const NOTHING: Mem = Mem {
+    side: Side::A,
+    slot: NOWHERE,
+};
+
+/// Why memory is looked at last.
+const MEMORY_LAST: &str = "what is wrong with the call itself tells the caller more";
 
 /// Checks a v* call with an address where nothing is mapped.
 fn nowhere(b: &mut Bench<'_>, kind: Kind, slot: u32) -> Checked {

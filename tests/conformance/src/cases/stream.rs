@@ -198,6 +198,14 @@ pub const SEND: Section = Section {
             "EFAULT",
             &[("tests/guest/src/bin/scif-errors.rs", "pointers")],
         ),
+        Row::elsewhere(
+            ["the same, and a bad flag or state", "–", "–"],
+            "EINVAL or the state's error",
+            &[(
+                "lib/scif/src/raw/tests.rs",
+                "a_bad_buffer_is_reported_after_flags_and_state",
+            )],
+        ),
     ],
 };
 
@@ -404,6 +412,14 @@ pub const RECV: Section = Section {
             ["a buffer that is not mapped", "EFAULT", "EFAULT"],
             "EFAULT",
             &[("tests/guest/src/bin/scif-errors.rs", "pointers")],
+        ),
+        Row::elsewhere(
+            ["the same, and a bad flag or state", "–", "–"],
+            "EINVAL or the state's error",
+            &[(
+                "lib/scif/src/raw/tests.rs",
+                "a_bad_buffer_is_reported_after_flags_and_state",
+            )],
         ),
     ],
 };

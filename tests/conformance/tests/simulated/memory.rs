@@ -401,8 +401,10 @@ impl Simulated {
         };
         let id = self.endpoint(side, slot)?;
         if matches!(memory, NULL | NOWHERE) {
-            self.verify(side, id)?;
-            return Err(Error::BadAddress);
+            let checked = self.engine(side, slot, |node, id| {
+                (node.engine).check_transfer(id, direction, remote, length, flags)
+            });
+            return Err(checked.err().unwrap_or(Error::BadAddress));
         }
         let holder = index(side);
         let number = self.holders[holder].node;
