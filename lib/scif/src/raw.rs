@@ -30,6 +30,7 @@ use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
 pub use data::{Data, Known, Room, Source, Target};
+use data::{bad_buffer, without_memory};
 pub use ends::{accept, close, finish, finish_receiving, shutdown};
 pub(crate) use pieces::MOST_BYTES;
 use pinned::{Rma, Transfer};
@@ -202,29 +203,6 @@ fn port_id(word: usize) -> PortId {
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
     let is_known = SendFlags::from_bits(flags).is_some();
     send_from(epd, data.into(), flags).map_err(|error| bad_buffer(epd, is_known, error))
-}
-
-/// The error of a send or receive that has failed with `error`: a bad buffer is reported after
-/// unknown flags and an endpoint in the wrong state.
-fn bad_buffer(epd: usize, are_flags_known: bool, error: i32) -> i32 {
-    match error {
-        EFAULT if are_flags_known => without_memory(epd),
-        EFAULT => EINVAL,
-        error => error,
-    }
-}
-
-/// The error of a call with an endpoint that needs memory and gets none: the daemon reports the
-/// endpoint's state first.
-fn without_memory(epd: usize) -> i32 {
-    let record = RegisterRecord {
-        memory: NO_TOKEN.into(),
-        length: (PAGE_SIZE as u64).into(),
-        protection: Protection::READ.bits().into(),
-        ..RegisterRecord::default()
-    };
-    let refused = with_record(epd, Call::Register { record });
-    refused.err().unwrap_or(EFAULT)
 }
 
 fn send_from(epd: usize, data: Source<'_>, flags: u32) -> Result<usize> {

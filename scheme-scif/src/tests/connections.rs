@@ -2,8 +2,8 @@
 
 use scif_abi::error::Error as Errno;
 use syscall::error::{
-    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, ENFILE, ENODEV,
-    ENOMEM, ENOTCONN, ENOTDIR, Error,
+    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINVAL, ENFILE, ENODEV, ENOMEM, ENOTDIR,
+    Error,
 };
 use syscall::flag::{EventFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STAT};
 
@@ -376,40 +376,6 @@ fn a_nonblocking_open_connects_in_the_background() {
         } else {
             assert_eq!(client, error(ECONNREFUSED));
         }
-    });
-}
-
-/// The operation collects the result of a connect that `open` started. Transfers must not ask for
-/// it once more, and not begin another connect.
-#[test]
-fn the_operation_collects_the_connect_of_an_open() {
-    on_one_and_two_nodes(|mut fixture, to| {
-        let listener = fixture.open(to, "listen/2050").unwrap();
-        let flags = O_RDWR | O_NONBLOCK;
-        let path = format!("{to}/2050");
-        let client = fixture.open_with(0, &path, flags, USER).unwrap();
-        let words = |port: u64| [3, to as u64, port];
-        let connect = |fixture: &mut Fixture, port| fixture.call(0, client, &[], words(port)).0;
-        assert_eq!(connect(&mut fixture, 2050), error(EINPROGRESS));
-        let accept = fixture.start_accept(to, listener);
-        let server = fixture.answer(to, accept).unwrap().0.unwrap();
-        assert!(connect(&mut fixture, 2050).is_ok());
-        assert_eq!(fixture.write(0, client, b"x"), Ok(1));
-        assert_eq!(fixture.read(to, server, 9), Ok(b"x".to_vec()));
-        // A connect that is refused, reported by the operation.
-        let client = fixture.open_with(0, &path, flags, USER).unwrap();
-        fixture.close(to, listener);
-        fixture.run();
-        let refused = fixture.call(0, client, &[], words(2050)).0;
-        assert_eq!(refused, error(ECONNREFUSED));
-        let listener = fixture.open(to, "listen/2050").unwrap();
-        let op = Op::Write {
-            id: client,
-            bytes: b"x".to_vec(),
-            flags: O_NONBLOCK,
-        };
-        assert_eq!(fixture.now(0, op).0, error(ENOTCONN));
-        assert_eq!(fixture.ready(to, listener), EMPTY, "nobody connects");
     });
 }
 

@@ -1,10 +1,11 @@
 //! Bad input: each gives its documented error and leaves nothing behind.
 
-use scif_abi::call::Call;
+use scif_abi::call::{CachedRecord, Call};
 use syscall::error::*;
 use syscall::flag::{F_GETFL, F_SETFL, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
 use super::fixture::{ADMIN, Fixture, Op, USER};
+use super::programs::{call, ends, error, fixed, memory, on_both, register};
 use crate::ROOT;
 
 #[test]
@@ -257,4 +258,34 @@ fn arbitrary_requests_do_no_harm() {
             );
         }
     }
+}
+
+#[test]
+fn missing_memory_of_a_cached_transfer_is_reported_last() {
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let theirs = memory(fixture, to, 2);
+        let mut readable = fixed(theirs, 0x20000, 2);
+        readable.protection = 1.into();
+        register(fixture, to, far, readable).unwrap();
+        let write = |fixture: &mut Fixture, id, length: u64, remote: i64, flags: u32| {
+            let record = CachedRecord {
+                length: length.into(),
+                remote_offset: remote.into(),
+                flags: flags.into(),
+                ..CachedRecord::default()
+            };
+            call(fixture, 0, id, Call::CachedWriteTo { record })
+        };
+        let unbound = fixture.open(0, "endpoint").unwrap();
+        assert_eq!(write(fixture, unbound, 8, 0, 64), error(ENOTCONN));
+        assert_eq!(write(fixture, near, 8, 0, 64), error(EINVAL));
+        assert_eq!(write(fixture, near, 0, 0x20000, 0), error(EINVAL));
+        assert_eq!(write(fixture, near, 8, 0x40000, 0), error(ENXIO));
+        assert_eq!(write(fixture, near, 8, 0x20000, 0), error(EACCES));
+        register(fixture, to, far, fixed(theirs, 0, 2)).unwrap();
+        assert_eq!(write(fixture, near, 8, 0, 0), error(EFAULT));
+        fixture.close(to, far);
+        assert_eq!(write(fixture, near, 8, 0, 0), error(ECONNRESET));
+    });
 }

@@ -8,7 +8,7 @@ use syscall::error::*;
 use syscall::flag::{F_SETFL, O_NONBLOCK, O_RDWR};
 use zerocopy::FromBytes;
 
-use super::fixture::{ADMIN, Fixture, USER, state};
+use super::fixture::{ADMIN, EMPTY, Fixture, Op, USER, state};
 use crate::listener::Listeners;
 use crate::{Caller, HandleId};
 
@@ -311,7 +311,7 @@ fn malformed_calls() {
         (&[Call::RECV, 1, 0], 4, ENOTCONN),
     ];
     for &(metadata, length, errno) in table {
-        let op = super::fixture::Op::Call {
+        let op = Op::Call {
             id: endpoint,
             payload: vec![0; length],
             metadata: metadata.to_vec(),
@@ -339,4 +339,39 @@ fn node_ids_fill_what_there_is_room_for() {
     let (count, bytes) = fixture.call(1, nodes, &[0xff; 5], ids);
     assert_eq!((count, bytes.as_slice()), (Ok(3), &[1, 0, 0, 0, 255][..]));
     assert_eq!(fixture.call(1, nodes, &[], ids).0, Ok(3));
+}
+
+/// The operation collects the result of a connect that `open` started. Transfers must not ask for
+/// it once more, and not begin another connect.
+#[test]
+fn the_operation_collects_the_connect_of_an_open() {
+    for to in [0, 1] {
+        let mut fixture = Fixture::new(to as u16 + 1);
+        let listener = fixture.open(to, "listen/2050").unwrap();
+        let flags = O_RDWR | O_NONBLOCK;
+        let path = format!("{to}/2050");
+        let client = fixture.open_with(0, &path, flags, USER).unwrap();
+        let words = |port: u64| [3, to as u64, port];
+        let connect = |fixture: &mut Fixture, port| fixture.call(0, client, &[], words(port)).0;
+        assert_eq!(connect(&mut fixture, 2050), error(EINPROGRESS));
+        let accept = fixture.start_accept(to, listener);
+        let server = fixture.answer(to, accept).unwrap().0.unwrap();
+        assert!(connect(&mut fixture, 2050).is_ok());
+        assert_eq!(fixture.write(0, client, b"x"), Ok(1));
+        assert_eq!(fixture.read(to, server, 9), Ok(b"x".to_vec()));
+        // A connect that is refused, reported by the operation.
+        let client = fixture.open_with(0, &path, flags, USER).unwrap();
+        fixture.close(to, listener);
+        fixture.run();
+        let refused = fixture.call(0, client, &[], words(2050)).0;
+        assert_eq!(refused, error(ECONNREFUSED));
+        let listener = fixture.open(to, "listen/2050").unwrap();
+        let op = Op::Write {
+            id: client,
+            bytes: b"x".to_vec(),
+            flags: O_NONBLOCK,
+        };
+        assert_eq!(fixture.now(0, op).0, error(ENOTCONN));
+        assert_eq!(fixture.ready(to, listener), EMPTY, "nobody connects");
+    }
 }

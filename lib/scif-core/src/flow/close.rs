@@ -16,6 +16,7 @@ use crate::connection::{Connection, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::probe::NOBODY;
+use crate::node::link::LinkState;
 
 impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. It always succeeds. Endpoint
@@ -80,7 +81,11 @@ impl Engine {
             self.cx.begin_departure(endpoint);
         }
         let node = self.connections.get(id).map(Connection::node);
-        let departs = node.is_some_and(|node| self.nodes.may_report(&self.cx, node));
+        // A node that was lost does not report any more what it uses.
+        let departs = node.is_some_and(|node| {
+            let is_leaving = self.nodes.state(node) == Some(LinkState::Leaving);
+            is_leaving || self.nodes.is_online(&self.cx, node)
+        });
         let windows = self
             .windows
             .leave_spaces(&mut self.cx, id, endpoint, departs);

@@ -520,11 +520,6 @@ impl Nodes {
         node == cx.config.node || self.state(node) == Some(LinkState::Online)
     }
 
-    /// Whether a node can still report that it does not use a window any more.
-    pub(crate) fn may_report(&self, cx: &Context, node: NodeId) -> bool {
-        self.is_online(cx, node) || self.state(node) == Some(LinkState::Leaving)
-    }
-
     /// Whether messages can be sent to a node: its link is in state greeting or online.
     pub(crate) fn is_greeted(&self, node: NodeId) -> bool {
         matches!(

@@ -3,6 +3,7 @@
 extern crate std;
 
 mod bypass;
+mod closing;
 mod engine;
 mod failures;
 mod fences;

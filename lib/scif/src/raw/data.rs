@@ -1,8 +1,12 @@
 //! The memory that calls read and fill.
 
 use client_memory::pages::{Readable, Writable};
+use scif_abi::call::{Call, RegisterRecord};
+use scif_abi::flags::Protection;
+use syscall::PAGE_SIZE;
+use syscall::error::{EFAULT, EINVAL};
 
-use super::{Range, Result, system};
+use super::{NO_TOKEN, Range, Result, system, with_record};
 
 /// Data that a call sends.
 #[derive(Clone, Copy, Debug)]
@@ -246,4 +250,27 @@ impl<'a> Target<'a> {
 fn rest(range: Range<'_>, offset: usize) -> Result<Range<'_>> {
     let bytes = range.bytes().saturating_sub(offset);
     range.part(offset, bytes).map_err(system)
+}
+
+/// The error of a send or receive that has failed with `error`: a bad buffer is reported after
+/// unknown flags and an endpoint in the wrong state.
+pub(super) fn bad_buffer(epd: usize, are_flags_known: bool, error: i32) -> i32 {
+    match error {
+        EFAULT if are_flags_known => without_memory(epd),
+        EFAULT => EINVAL,
+        error => error,
+    }
+}
+
+/// The error of a call with an endpoint that needs memory and gets none: the daemon reports the
+/// endpoint's state first.
+pub(super) fn without_memory(epd: usize) -> i32 {
+    let record = RegisterRecord {
+        memory: NO_TOKEN.into(),
+        length: (PAGE_SIZE as u64).into(),
+        protection: Protection::READ.bits().into(),
+        ..RegisterRecord::default()
+    };
+    let refused = with_record(epd, Call::Register { record });
+    refused.err().unwrap_or(EFAULT)
 }
