@@ -25,6 +25,8 @@ pub struct Told {
     ignored: u64,
     /// The thread, if it runs.
     thread: *const pthread::Record,
+    /// What was ignored when the program began is in `ignored`.
+    has_begun: bool,
     /// The process manager does not know such calls.
     is_refused: bool,
 }
@@ -33,6 +35,7 @@ pub static TOLD: Shared<Told> = Shared::new(Told {
     caught: 0,
     ignored: 0,
     thread: null(),
+    has_begun: false,
     is_refused: false,
 });
 
@@ -46,22 +49,25 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Tells the process manager of a change of what it has to do with signals.
 fn tell(change: impl FnOnce(&mut Told)) {
     TOLD.with(|told| {
-        let before = (told.caught, told.ignored);
-        change(told);
-        told.caught &= !masks::FIXED;
-        told.ignored &= !masks::FIXED;
-        if (told.caught, told.ignored) == before || told.is_refused {
+        if told.is_refused {
             return;
         }
-        if before == (0, 0) {
-            // What the program before an `exec` has ignored stays so, unless this one has chosen.
+        if !told.has_begun {
+            // What the program before an `exec` has ignored stays so, unless this one chooses.
             match signals::choice() {
-                Ok(former) => told.ignored |= former.ignored & !told.caught,
+                Ok(former) => (told.has_begun, told.ignored) = (true, former.ignored),
                 Err(_) => {
                     told.is_refused = true;
                     return;
                 }
             }
+        }
+        let before = (told.caught, told.ignored);
+        change(told);
+        told.caught &= !masks::FIXED;
+        told.ignored &= !masks::FIXED;
+        if (told.caught, told.ignored) == before {
+            return;
         }
         let choice = Choice {
             caught: told.caught,

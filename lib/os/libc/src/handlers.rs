@@ -4,6 +4,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use runtime::signals;
+
 use crate::sync::Shared;
 use crate::{caught, masks};
 
@@ -72,7 +74,37 @@ impl Disposition {
     }
 }
 
-pub static HANDLERS: Shared<[Disposition; COUNT]> = Shared::new([Disposition::USUAL; COUNT]);
+/// What the program does with signals.
+pub struct Known {
+    chosen: [Disposition; COUNT],
+    /// Whether `chosen` has what was ignored when the program began.
+    has_inherited: bool,
+}
+
+pub static HANDLERS: Shared<Known> = Shared::new(Known {
+    chosen: [Disposition::USUAL; COUNT],
+    has_inherited: false,
+});
+
+/// Runs `action` on what the program does with signals, by their numbers. A signal that its parent,
+/// or the program before an `exec`, has ignored is ignored at first.
+fn with<T>(action: impl FnOnce(&mut [Disposition; COUNT]) -> T) -> T {
+    HANDLERS.with(|known| {
+        if !known.has_inherited {
+            known.has_inherited = true;
+            // Without an answer nothing is known to be ignored.
+            let ignored = signals::choice().unwrap_or_default().ignored;
+            let is_ignored =
+                |number: c_int| masks::bit(number).is_some_and(|bit| ignored & bit != 0);
+            for (number, place) in (0..).zip(&mut known.chosen) {
+                if is_ignored(number) {
+                    *place = Disposition::IGNORED;
+                }
+            }
+        }
+        action(&mut known.chosen)
+    })
+}
 
 /// Returns what the program does with a signal, and changes it unless `new` is `None`. `None`:
 /// there is no such signal, or it cannot be changed.
@@ -81,7 +113,7 @@ pub fn exchange(number: c_int, new: Option<Disposition>) -> Option<Disposition> 
     if new.is_some() && bit & masks::FIXED != 0 {
         return None;
     }
-    Some(HANDLERS.with(|handlers| {
+    Some(with(|handlers| {
         let place = &mut handlers[number as usize];
         match new {
             Some(new) => core::mem::replace(place, new),
@@ -187,7 +219,7 @@ pub fn deliver(number: c_int, origin: Origin) -> Outcome {
     let Some(bit) = masks::bit(number) else {
         return Outcome::Nothing;
     };
-    let chosen = HANDLERS.with(|handlers| {
+    let chosen = with(|handlers| {
         let place = &mut handlers[number as usize];
         let chosen = *place;
         let is_called = !matches!(chosen.handler, DEFAULT | IGNORE);
