@@ -206,6 +206,22 @@ static int found_by_exec(const char *name) {
     return status_of(child);
 }
 
+static void names_of_directories(void) {
+    char *arguments[] = {(char *)"sh", (char *)"-c", (char *)"exit 3", NULL};
+    pid_t child;
+    FAILS(mkdir("absent/.", 0755), ENOENT);
+    CHECK(mkdir("there/", 0755) == 0);
+    FAILS(mkdir("there/.", 0755), EEXIST);
+    FAILS(mkdir("there/./", 0755), EEXIST);
+    CHECK(rmdir("there") == 0);
+    FAILS(execv("/bin/sh/", arguments), ENOTDIR);
+    FAILS(execv("/tmp/", arguments), EACCES);
+    FAILS(execv("/absent/", arguments), ENOENT);
+    CHECK(posix_spawn(&child, "/bin/sh/.", NULL, NULL, arguments, NULL) == ENOTDIR);
+    CHECK(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, NULL) == 0);
+    CHECK(status_of(child) == 3);
+}
+
 static void search_for_programs(void) {
     const char *path = getenv("PATH");
     char *former = path == NULL ? NULL : strdup(path);
@@ -640,9 +656,33 @@ static void variables(char **first, size_t length) {
     free(copy);
 }
 
+/* What a program began with is what the one before has ignored. */
+static int ignored_at_first(void) {
+    if (raise(SIGUSR1) != 0 || kill(getpid(), SIGUSR1) != 0)
+        return 1;
+    if (signal(SIGUSR2, SIG_DFL) != SIG_DFL || signal(SIGUSR1, SIG_DFL) != SIG_IGN)
+        return 2;
+    kill(getpid(), SIGUSR1);
+    return 3;
+}
+
+static void inherited_signals(char *program) {
+    char *arguments[] = {program, "ignored", NULL};
+    CHECK(signal(SIGUSR1, SIG_IGN) == SIG_DFL);
+    pid_t child = fork();
+    if (child == 0) {
+        execv(program, arguments);
+        _exit(99);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+    CHECK(signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+}
+
 int main(int argc, char **argv, char **first) {
-    (void)argc;
-    (void)argv;
+    if (argc > 1)
+        return ignored_at_first();
     size_t length = 0;
     while (first[length] != NULL)
         length++;
@@ -651,8 +691,10 @@ int main(int argc, char **argv, char **first) {
     rights();
     exec_drops_buffers();
     commands();
+    inherited_signals(argv[0]);
     whole_writes();
     broken_pipes();
+    names_of_directories();
     search_for_programs();
     read_in_parts();
     formats();

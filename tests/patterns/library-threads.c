@@ -495,7 +495,26 @@ static void all_keys(void) {
         CHECK(pthread_getspecific(keys[at]) == &values[at] && pthread_key_delete(keys[at]) == 0);
 }
 
+static void *return_argument(void *argument) {
+    return argument;
+}
+
+/* Threads for which there is no memory leave nothing: more of them than a machine can have. */
+static void too_large_threads(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *result;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)1 << 47) == 0);
+    for (int i = 0; i < 5000; i++)
+        CHECK(pthread_create(&thread, &attributes, return_argument, NULL) == EAGAIN);
+    CHECK(pthread_create(&thread, NULL, return_argument, &thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == &thread);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+}
+
 int main(void) {
+    too_large_threads();
     all_keys();
     read_write_locks();
     barriers();

@@ -374,6 +374,7 @@ unsafe extern "C" fn remove(path: *const c_char) -> c_int {
 unsafe extern "C" fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
+        slashes::can_be_made(path)?;
         let flags = O_CREAT | syscall::O_EXCL | O_DIRECTORY | O_CLOEXEC;
         fd::close(path::open(path, flags | made_with(mode))?)
     });

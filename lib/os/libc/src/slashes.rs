@@ -5,7 +5,7 @@
 //! this: some call `stat("name/")` to find out whether `name` is a directory.
 
 use runtime::{Error, Result, fs, path};
-use syscall::error::{EISDIR, ENOTDIR};
+use syscall::error::{EACCES, EEXIST, EISDIR, ENOTDIR};
 use syscall::flag::{O_CREAT, O_DIRECTORY};
 
 use crate::linux_names;
@@ -33,6 +33,28 @@ pub fn metadata(path: &str) -> Result<fs::Metadata> {
         return Err(Error::new(ENOTDIR));
     }
     Ok(found)
+}
+
+/// Checks that a directory can be made by this name: one that ends with `/.` is in itself.
+///
+/// # Errors
+/// `EEXIST`; those of [`metadata`].
+pub fn can_be_made(path: &str) -> Result<()> {
+    match path.trim_end_matches('/').ends_with("/.") {
+        true => metadata(path).and(Err(Error::new(EEXIST))),
+        false => Ok(()),
+    }
+}
+
+/// Checks that a path can be a program's.
+///
+/// # Errors
+/// `EACCES` for that of a directory; those of [`metadata`].
+pub fn can_be_run(path: &str) -> Result<()> {
+    match names_directory(path) {
+        true => metadata(path).and(Err(Error::new(EACCES))),
+        false => Ok(()),
+    }
 }
 
 /// Removes a file.

@@ -11,7 +11,8 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{
-    arrivals, descriptor, environment, errno, files, linux_names, segments, stream, strings,
+    arrivals, descriptor, environment, errno, files, linux_names, segments, slashes, stream,
+    strings,
 };
 
 unsafe extern "C" {
@@ -367,6 +368,9 @@ unsafe extern "C" fn posix_spawnp(
     if attributes.flags & !FLAGS != 0 {
         return EOPNOTSUPP;
     }
+    if let Err(error) = slashes::can_be_run(&program) {
+        return error.errno;
+    }
     let has = |flag: c_short| attributes.flags & flag != 0;
     let Ok(group) = u32::try_from(attributes.group) else {
         return EINVAL;
@@ -438,6 +442,9 @@ unsafe fn replace(
     // SAFETY: the caller's string and vectors.
     let command = unsafe {
         let program = String::from_utf8_lossy(strings::bytes(program));
+        if let Err(error) = slashes::can_be_run(&program) {
+            return errno::fail(error.errno);
+        }
         let variables = match variables {
             Some(vector) => split(texts(vector)),
             None => environment::variables(),

@@ -204,14 +204,28 @@ impl Builder {
         self,
         main: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>> {
-        let own = fd::check(state::proc_fd())?;
-        let thread = Fd::new(fd::dup_upper(own, b"new-thread")?);
+        let stack_size = self.stack_size;
+        // What needs the most memory comes first.
+        let stack = heap::map_guarded(stack_size)?;
+        let started = self.start_at(stack, main);
+        if started.is_err() {
+            let (base, whole) = heap::guarded(stack, stack_size);
+            // SAFETY: the thread does not run, so its stack is still ours.
+            let _ = unsafe { fd::munmap(base, whole) };
+        }
+        started
+    }
+
+    fn start_at<T: Send + 'static>(
+        self,
+        stack: usize,
+        main: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>> {
+        let stack_size = self.stack_size;
+        let thread = NotStarted::new()?;
         if self.fs_base != 0 {
             set_fs_base(thread.raw(), self.fs_base)?;
         }
-        let stack_size = self.stack_size;
-        let stack = heap::map_guarded(stack_size)?;
-
         let result = Arc::new(Mutex::new(None));
         let done = Arc::new(Signal::new());
         let slot = Arc::clone(&result);
@@ -229,25 +243,48 @@ impl Builder {
         // Set before another thread exists, which could see the old value.
         IS_ALONE.store(false, Ordering::Relaxed);
         match run(thread.raw(), pointer) {
-            Ok(()) => {
+            Ok(()) => Ok(JoinHandle {
                 // The thread closes its own handle.
-                let thread = thread.into_raw();
-                Ok(JoinHandle {
-                    thread,
-                    done,
-                    result,
-                })
-            }
+                thread: thread.into_raw(),
+                done,
+                result,
+            }),
             Err(error) => {
-                // SAFETY: the thread does not run, so record and stack are still ours.
-                unsafe {
-                    drop(Box::from_raw(start));
-                    let (base, whole) = heap::guarded(stack, stack_size);
-                    let _ = fd::munmap(base, whole);
-                }
+                // SAFETY: the thread does not run, so the record is still ours.
+                drop(unsafe { Box::from_raw(start) });
                 Err(error)
             }
         }
+    }
+}
+
+/// A thread that does not run yet. If it is dropped it is ended: it would count as one of the
+/// process until that ends.
+struct NotStarted(usize);
+
+impl NotStarted {
+    fn new() -> Result<Self> {
+        let own = fd::check(state::proc_fd())?;
+        Ok(Self(fd::dup_upper(own, b"new-thread")?))
+    }
+
+    fn raw(&self) -> usize {
+        self.0
+    }
+
+    /// The handle of the thread, which runs now.
+    fn into_raw(self) -> usize {
+        let thread = self.0;
+        core::mem::forget(self);
+        thread
+    }
+}
+
+impl Drop for NotStarted {
+    fn drop(&mut self) {
+        // Without a descriptor for this it stays.
+        let _ = control(self.0, ContextVerb::ForceKill);
+        let _ = fd::close(self.0);
     }
 }
 
@@ -294,9 +331,13 @@ fn run(thread: usize, pointer: usize) -> Result<()> {
 /// # Errors
 /// `EBADF`, `EMFILE`, `ENOMEM`.
 pub fn interrupt(thread: usize) -> Result<()> {
+    control(thread, ContextVerb::Interrupt)
+}
+
+/// Has the kernel do something with the thread behind a descriptor.
+fn control(thread: usize, verb: ContextVerb) -> Result<()> {
     let status = Fd::new(fd::dup_upper(thread, b"status")?);
-    let verb = ContextVerb::Interrupt as usize;
-    fd::write(status.raw(), &verb.to_ne_bytes())?;
+    fd::write(status.raw(), &(verb as usize).to_ne_bytes())?;
     Ok(())
 }
 
