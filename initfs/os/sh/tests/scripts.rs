@@ -345,6 +345,31 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "500\n",
         0,
     ),
+    (
+        "set -e; x=; if :; then [ -n \"$x\" ] && echo; fi; echo ok",
+        "ok\n",
+        0,
+    ),
+    (
+        "set -e; { false && :; }; case a in a) false && :;; esac; for i in 1; do false && :; \
+         done; echo ok",
+        "ok\n",
+        0,
+    ),
+    (
+        "set -e; i=; while [ -z \"$i\" ]; do i=1; false && :; done; echo ok",
+        "ok\n",
+        0,
+    ),
+    ("set -e; (false && :); echo never", "", 1),
+    ("set -e; { :; } </none 2>/dev/null; echo never", "", 1),
+    (
+        "set -e; if { :; } </none 2>/dev/null; then :; fi; { :; } </none 2>/dev/null || echo \
+         on; { false; }; echo never",
+        "on\n",
+        1,
+    ),
+    ("set -e; f() { false && :; }; f; echo never", "", 1),
 ];
 
 #[test]

@@ -57,7 +57,7 @@ impl<S: System> Shell<S> {
             Ok(()) => run(self),
             Err(message) => {
                 self.complain(&message);
-                Ok(1)
+                self.checked(1)
             }
         };
         // Only these descriptors are restored: `{ exec 3<file; } 2>errors` keeps descriptor 3.

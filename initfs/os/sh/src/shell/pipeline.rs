@@ -89,7 +89,29 @@ impl<S: System> Shell<S> {
             status = i32::from(status == 0);
         }
         self.status = status;
-        if status != 0 && self.options.exit_on_error && self.tested == 0 && tested == 0 {
+        // A failure inside a compound command has ended the shell already, unless it was tested
+        // there: `if a; then b && c; fi`. A subshell is a command of its own.
+        let compound = matches!(
+            pipeline.commands.as_slice(),
+            [Command {
+                kind: CommandKind::Group(_)
+                    | CommandKind::If { .. }
+                    | CommandKind::Loop { .. }
+                    | CommandKind::For { .. }
+                    | CommandKind::Case { .. },
+                ..
+            }]
+        );
+        if compound || tested > 0 {
+            Ok(status)
+        } else {
+            self.checked(status)
+        }
+    }
+
+    /// Ends the shell if a status is a failure that nothing tests (`set -e`).
+    pub(super) fn checked(&self, status: i32) -> Run {
+        if status != 0 && self.options.exit_on_error && self.tested == 0 {
             return Err(Flow::Exit(status));
         }
         Ok(status)
