@@ -171,7 +171,8 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// A word before expansion. Never without parts; an empty word is `Quoted("")`.
+/// A word before expansion. An empty word is `Quoted("")`; only the word of `${name-}` outside
+/// quotes has no parts, and gives no field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     /// Adjacent parts.

@@ -317,6 +317,7 @@ mod tests {
             "echo $((1 + (2*$x) << 3)) ${#x} ${x:-a b} ${x-'q q'}",
             "echo $((1 + $\"$\" + $\"x))",
             "echo \"${x:+a \\\" b}\" ${x##*/} ${x%.*}",
+            "echo ${x:-} ${x-''} \"${x:+}\" ${x#} a${x=}b",
             "echo ${x:=y} ${x?gone} \"${x%\"$y\"}\"",
             "cat <<EOF\nhello $x \\$y\nEOF\necho after",
             "cat <<'EOF' | wc\nhello $x\n\nEOF",

@@ -370,6 +370,17 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         1,
     ),
     ("set -e; f() { false && :; }; f; echo never", "", 1),
+    (
+        "unset x; set -- ${x:-} ${x-} ${x:+} ${x+a}; echo $#; set -- \"${x:-}\" ${x-''} \
+         \"${x+}\"; echo $#",
+        "0\n3\n",
+        0,
+    ),
+    (
+        "unset x; y=${x:-}; echo \"<$y>\"; { set -- a${x-}b ${x:-}; echo $# $1; } | cat",
+        "<>\n1 ab\n",
+        0,
+    ),
 ];
 
 #[test]

@@ -352,6 +352,10 @@ impl Parser<'_> {
             self.double_quoted(&mut parts, '}', start)?;
             return Ok(parts.finish());
         }
+        // Nothing is no field, unlike a pair of quotes.
+        if self.eat("}") {
+            return Ok(Word::default());
+        }
         let word = self.word(Context::Braces)?;
         if !self.eat("}") {
             return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
