@@ -445,7 +445,7 @@ impl Display for Word {
     }
 }
 
-/// The word of a `${name-word}`. Inside quotes its own quotes would be text.
+/// The word of a `${name-word}`. Inside quotes all of it is quoted.
 struct Inner<'a>(&'a Word, bool);
 
 impl Display for Inner<'_> {

@@ -68,7 +68,9 @@ impl Parser<'_> {
     }
 
     /// Reads up to the closing `end` (`"`, or `}` inside braces) with the rules of double quotes.
+    /// Inside braces double quotes are removed, and a `}` between two of them is text.
     pub(super) fn double_quoted(&mut self, parts: &mut Parts, end: char, start: u32) -> Result<()> {
+        let mut inner = false;
         loop {
             match self.peek_char() {
                 None => {
@@ -78,9 +80,13 @@ impl Parser<'_> {
                         format!("the `${{` of line {start} has no `}}`")
                     }));
                 }
-                Some(c) if c == end => {
+                Some(c) if c == end && !inner => {
                     self.next_char();
                     return Ok(());
+                }
+                Some('"') => {
+                    self.next_char();
+                    inner = !inner;
                 }
                 Some('\\') => {
                     self.next_char();
