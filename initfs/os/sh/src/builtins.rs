@@ -78,8 +78,8 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     ("test", "expression", "evaluate a condition"),
     (
         "trap",
-        "command EXIT",
-        "run a command at the end; `trap - EXIT`: do not",
+        "[command | -] EXIT",
+        "run a command at the end; -: do not",
     ),
     ("true", "", "succeed"),
     ("type", "name…", "say what a name stands for"),
@@ -310,7 +310,8 @@ impl<S: System> Shell<S> {
     }
 
     fn exit(&mut self, rest: &[String]) -> Run {
-        let status = self.number("exit", rest, self.status)?;
+        let default = self.status_at_exit.unwrap_or(self.status);
+        let status = self.number("exit", rest, default)?;
         Err(Flow::Exit(status & 0xff))
     }
 
@@ -350,24 +351,35 @@ impl<S: System> Shell<S> {
     }
 
     fn trap(&mut self, rest: &[String]) -> Result<i32, String> {
-        match rest {
+        let rest = match rest {
+            [first, others @ ..] if first == "--" => others,
+            all => all,
+        };
+        let (command, conditions) = match rest {
             [] => {
                 let text = match &self.exit_trap {
                     Some(command) => format!("trap -- {} EXIT\n", quote(command)),
                     None => String::new(),
                 };
-                self.write(1, text.as_bytes()).map(|()| 0)
+                return self.write(1, text.as_bytes()).map(|()| 0);
             }
-            [command, conditions @ ..] if !conditions.is_empty() => {
-                for condition in conditions {
-                    if !matches!(condition.as_str(), "EXIT" | "0") {
-                        return Err(format!("`{condition}`: only EXIT can be trapped"));
-                    }
-                    self.exit_trap = (command != "-").then(|| command.clone());
-                }
-                Ok(0)
+            // Without a command, or with a number in its place, all are conditions.
+            [first, others @ ..] if others.is_empty() || first.parse::<u32>().is_ok() => {
+                ("-", rest)
             }
-            _ => Err("a command and EXIT are expected".into()),
+            [first, others @ ..] => (first.as_str(), others),
+        };
+        let mut refused = None;
+        for condition in conditions {
+            if matches!(condition.as_str(), "EXIT" | "0") {
+                self.exit_trap = (command != "-").then(|| command.into());
+            } else if command != "-" || tools::signal::number(condition).is_none() {
+                refused.get_or_insert(condition);
+            }
+        }
+        match refused {
+            Some(condition) => Err(format!("`{condition}`: only EXIT can be trapped")),
+            None => Ok(0),
         }
     }
 

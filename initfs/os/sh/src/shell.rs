@@ -157,6 +157,8 @@ pub struct Shell<S: System> {
     pub(crate) jobs: Vec<Job>,
     pub(crate) last_background: Option<Pid>,
     pub(crate) exit_trap: Option<String>,
+    /// While the `EXIT` trap runs: the status of the shell without it.
+    pub(crate) status_at_exit: Option<i32>,
     pub(crate) interactive: bool,
     /// Lines a person has typed.
     pub(crate) history: Vec<String>,
@@ -216,6 +218,7 @@ impl<S: System> Shell<S> {
             jobs: Vec::new(),
             last_background: None,
             exit_trap: None,
+            status_at_exit: None,
             interactive: false,
             history: Vec::new(),
             status: 0,
@@ -309,9 +312,11 @@ impl<S: System> Shell<S> {
         };
         if let Some(trap) = self.exit_trap.take() {
             self.status = status;
+            self.status_at_exit = Some(status);
             if let Err(Flow::Exit(other)) = self.run_text(&trap, 1) {
                 status = other;
             }
+            self.status_at_exit = None;
         }
         status & 0xff
     }

@@ -398,6 +398,21 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "<a  b><}\"><>",
         0,
     ),
+    ("trap 'echo bye; exit' EXIT; exit 3", "bye\n", 3),
+    ("trap 'false; exit' EXIT; (exit 4)", "", 4),
+    ("trap '(exit 6); exit 5' EXIT; exit 3", "", 5),
+    ("trap '(false; exit); echo $?' EXIT; exit 3", "1\n", 3),
+    (
+        "trap 'echo bye' INT TERM EXIT 2>/dev/null; echo $?; trap - INT TERM; echo $?",
+        "1\n0\nbye\n",
+        0,
+    ),
+    (
+        "trap -- 'echo bye' EXIT; trap; trap EXIT; trap",
+        "trap -- 'echo bye' EXIT\n",
+        0,
+    ),
+    ("trap 'echo bye' 0; trap 0; trap", "", 0),
 ];
 
 #[test]

@@ -19,6 +19,7 @@ pub(super) struct State<F> {
     options: Options,
     descriptors: Descriptors<F>,
     exit_trap: Option<String>,
+    status_at_exit: Option<i32>,
     directory: String,
     loops: u32,
     functions_deep: u32,
@@ -34,6 +35,7 @@ impl<S: System> Shell<S> {
             options: self.options,
             descriptors: self.descriptors.clone(),
             exit_trap: self.exit_trap.take(),
+            status_at_exit: self.status_at_exit.take(),
             directory: self.system.current_dir(),
             loops: core::mem::take(&mut self.loops),
             functions_deep: self.functions_deep,
@@ -59,6 +61,7 @@ impl<S: System> Shell<S> {
         self.options = saved.options;
         self.descriptors = saved.descriptors;
         self.exit_trap = saved.exit_trap;
+        self.status_at_exit = saved.status_at_exit;
         self.loops = saved.loops;
         self.functions_deep = saved.functions_deep;
         result
