@@ -413,6 +413,28 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     ("trap 'echo bye' 0; trap 0; trap", "", 0),
+    ("printf 'a b' | { read x y; echo $? $x $y; }", "1 a b\n", 0),
+    (
+        "printf 'a\\nb' | while read x || [ \"$x\" ]; do echo $x; x=; done",
+        "a\nb\n",
+        0,
+    ),
+    (
+        "printf 'a:b:\\n' | { IFS=: read x y; echo $x $y; }",
+        "a b\n",
+        0,
+    ),
+    (
+        "printf 'a:b:c:\\na:b::\\na:b : \\na:\\n' | { IFS=': ' ; while read x y; do echo \
+         \"<$x|$y>\"; done; }",
+        "<a|b:c:>\n<a|b::>\n<a|b>\n<a|>\n",
+        0,
+    ),
+    (
+        "printf 'a:\\n::\\n\\n' | { IFS=: ; while read x; do echo \"<$x>\"; done; }",
+        "<a>\n<::>\n<>\n",
+        0,
+    ),
 ];
 
 #[test]

@@ -82,9 +82,16 @@ impl<S: System> Shell<S> {
         Ok(0)
     }
 
-    /// Reads one line without its end; `None` at the end of the input. It reads byte by byte,
-    /// because the bytes after the line belong to other readers of the same file.
+    /// Reads one line without its end; `None` at the end of the input.
     pub(crate) fn read_line(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let (line, ended) = self.read_to_line_end()?;
+        Ok((ended || !line.is_empty()).then_some(line))
+    }
+
+    /// Reads the rest of a line, without its end, and tells whether it has one: the last line of
+    /// the input may not. It reads byte by byte, because the bytes after the line belong to other
+    /// readers of the same file.
+    fn read_to_line_end(&mut self) -> Result<(Vec<u8>, bool), String> {
         let file = match &self.descriptors[0] {
             Some(Handle::File(file)) => file.clone(),
             _ => return Err("standard input is not open".into()),
@@ -96,12 +103,12 @@ impl<S: System> Shell<S> {
             // A terminal gives one line at a time.
             let room = if terminal { block.len() } else { 1 };
             match self.system.read(&file, &mut block[..room]) {
-                Ok(0) => return Ok((!line.is_empty()).then_some(line)),
+                Ok(0) => return Ok((line, false)),
                 Ok(count) => {
                     line.extend_from_slice(&block[..count]);
                     if line.ends_with(b"\n") {
                         line.pop();
-                        return Ok(Some(line));
+                        return Ok((line, true));
                     }
                 }
                 Err(error) => return Err(self.system.describe(error)),
@@ -136,12 +143,8 @@ impl<S: System> Shell<S> {
             return Err(format!("`{bad}` is not a valid variable name"));
         }
         let mut line: Vec<(char, bool)> = Vec::new();
-        let mut end = false;
-        loop {
-            let Some(bytes) = self.read_line()? else {
-                end = line.is_empty();
-                break;
-            };
+        let ended = loop {
+            let (bytes, ended) = self.read_to_line_end()?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let mut continued = false;
             let mut characters = text.chars();
@@ -155,10 +158,10 @@ impl<S: System> Shell<S> {
                     line.push((c, false));
                 }
             }
-            if !continued {
-                break;
+            if !continued || !ended {
+                break ended;
             }
-        }
+        };
         let separators = self.get("IFS").unwrap_or_else(|| " \t\n".into());
         let is_space =
             |&(c, quoted): &(char, bool)| !quoted && separators.contains(c) && c.is_whitespace();
@@ -170,27 +173,32 @@ impl<S: System> Shell<S> {
             while rest.first().is_some_and(is_space) {
                 rest = &rest[1..];
             }
-            let last = index + 1 == names.len();
-            let length = if last {
-                rest.len() - rest.iter().rev().take_while(|c| is_space(c)).count()
-            } else {
-                rest.iter().position(is_separator).unwrap_or(rest.len())
-            };
-            let value: String = rest[..length].iter().map(|(c, _)| *c).collect();
-            rest = &rest[length..];
+            let mut value = &rest[..rest.iter().position(is_separator).unwrap_or(rest.len())];
+            let mut behind = &rest[value.len()..];
             // White space around a separator of another kind belongs to it.
-            while rest.first().is_some_and(is_space) {
-                rest = &rest[1..];
+            while behind.first().is_some_and(is_space) {
+                behind = &behind[1..];
             }
-            if rest
+            if behind
                 .first()
                 .is_some_and(|c| is_separator(c) && !is_space(c))
             {
-                rest = &rest[1..];
+                behind = &behind[1..];
             }
+            while behind.first().is_some_and(is_space) {
+                behind = &behind[1..];
+            }
+            // The last variable takes all other fields as they are, but not the separator behind
+            // the only one.
+            if index + 1 == names.len() && !behind.is_empty() {
+                let spaces = rest.iter().rev().take_while(|c| is_space(c)).count();
+                value = &rest[..rest.len() - spaces];
+            }
+            rest = behind;
+            let value = value.iter().map(|(c, _)| *c).collect();
             self.set(name, value)?;
         }
-        Ok(i32::from(end))
+        Ok(i32::from(!ended))
     }
 
     pub(super) fn set_builtin(&mut self, rest: &[String]) -> Result<i32, String> {
