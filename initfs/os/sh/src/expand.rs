@@ -50,18 +50,24 @@ pub fn fields(words: &[Word], context: &mut dyn Context) -> Result<Vec<String>, 
     Ok(out)
 }
 
-/// Expands a word to exactly one text, for assignments, redirections and `case`.
+/// Expands a word to exactly one text, for redirections and `case`.
 pub fn text(word: &Word, context: &mut dyn Context) -> Result<String, String> {
-    Ok(single(word, context)?.text)
+    Ok(single(word, false, context)?.text)
+}
+
+/// Expands the value of an assignment: as [`text`], but `~` counts behind each colon, too.
+pub fn value(word: &Word, context: &mut dyn Context) -> Result<String, String> {
+    Ok(single(word, true, context)?.text)
 }
 
 /// Expands a word to a pattern, in which quoted characters stand for themselves.
 pub fn pattern(word: &Word, context: &mut dyn Context) -> Result<String, String> {
-    Ok(single(word, context)?.pattern)
+    Ok(single(word, false, context)?.pattern)
 }
 
-fn single(word: &Word, context: &mut dyn Context) -> Result<Field, String> {
+fn single(word: &Word, assigned: bool, context: &mut dyn Context) -> Result<Field, String> {
     let mut builder = Builder::new(context, false);
+    builder.assigned = assigned;
     builder.word(word, false)?;
     let mut fields = builder.finish().into_iter();
     Ok(fields.next().unwrap_or_default())
@@ -79,6 +85,8 @@ struct Builder<'a> {
     context: &'a mut dyn Context,
     /// Whether unquoted expansions are split into fields.
     split: bool,
+    /// Whether the word is the value of an assignment.
+    assigned: bool,
     separators: String,
     done: Vec<Field>,
     current: Option<Field>,
@@ -93,6 +101,7 @@ impl<'a> Builder<'a> {
         Builder {
             context,
             split,
+            assigned: false,
             separators,
             done: Vec::new(),
             current: None,
@@ -158,19 +167,17 @@ impl<'a> Builder<'a> {
         for (index, part) in word.parts.iter().enumerate() {
             match part {
                 Part::Literal(text) => {
-                    let mut text = text.as_str();
-                    let home = text == "~" || text.starts_with("~/");
-                    if index == 0
-                        && home
-                        && let Some(home) = self.context.get("HOME")
-                    {
-                        self.add(&home, true);
-                        text = &text[1..];
-                    }
-                    if inside {
-                        self.add_literal_split(text);
-                    } else if !text.is_empty() {
-                        self.add(text, false);
+                    let last = index + 1 == word.parts.len();
+                    if self.assigned && !inside {
+                        let pieces = text.split_inclusive(':').enumerate();
+                        let count = pieces.clone().count();
+                        for (number, piece) in pieces {
+                            let (begins, ends) =
+                                (number > 0 || index == 0, last && number + 1 == count);
+                            self.literal(piece, begins, ends, inside);
+                        }
+                    } else {
+                        self.literal(text, index == 0, last, inside);
                     }
                 }
                 Part::Quoted(text) => self.add(text, true),
@@ -193,6 +200,27 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds unquoted text. A `~` for the home directory stands at the place that `begins` says,
+    /// and before a slash, a colon of an assignment or the end of the word.
+    fn literal(&mut self, text: &str, begins: bool, ends: bool, inside: bool) {
+        let mut text = text;
+        if begins
+            && let Some(rest) = text.strip_prefix('~')
+            && (rest.starts_with('/')
+                || (rest == ":" && self.assigned)
+                || (rest.is_empty() && ends))
+            && let Some(home) = self.context.get("HOME")
+        {
+            self.add(&home, true);
+            text = rest;
+        }
+        if inside {
+            self.add_literal_split(text);
+        } else if !text.is_empty() {
+            self.add(text, false);
+        }
     }
 
     /// Adds unquoted text of the word in `${x-word}`, which is split like a value but keeps its

@@ -435,6 +435,17 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "<a>\n<::>\n<>\n",
         0,
     ),
+    (
+        "HOME=/h; x=a; x=$x:~/bin:~; echo $x; y=~:b:~/c; echo $y",
+        "a:/h/bin:/h\n/h:b:/h/c\n",
+        0,
+    ),
+    (
+        "HOME=/h; x=\"a:~\":'~':\\~; echo $x a:~ ~\"/b\" ~x; y=~''; echo $y",
+        "a:~:~:~ a:~ ~/b ~x\n~\n",
+        0,
+    ),
+    ("HOME=/h; X=a:~/b env | grep ^X=", "X=a:/h/b\n", 0),
 ];
 
 #[test]

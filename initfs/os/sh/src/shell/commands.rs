@@ -157,7 +157,7 @@ impl<S: System> Shell<S> {
         };
         let mut values = Vec::new();
         for Assignment { name, value } in assignments {
-            match expand::text(value, self) {
+            match expand::value(value, self) {
                 // Without a command each assignment is made at once, since the next one may use
                 // it.
                 Ok(value) if arguments.is_empty() => {

@@ -42,7 +42,7 @@ impl<S: System> Shell<S> {
                 .map_err(|message| (1, message))?;
             let mut extra = Vec::new();
             for Assignment { name, value } in assignments {
-                let value = expand::text(value, self).map_err(|message| (1, message))?;
+                let value = expand::value(value, self).map_err(|message| (1, message))?;
                 extra.push((name.clone(), value));
             }
             self.trace(&extra, &arguments);
