@@ -168,6 +168,10 @@ impl System for Host {
         std::process::id()
     }
 
+    fn parent(&self) -> Pid {
+        std::os::unix::process::parent_id()
+    }
+
     fn shell(&self) -> String {
         std::env::current_exe()
             .map(|path| path.display().to_string())

@@ -196,6 +196,10 @@ impl System for Redox {
         process::id()
     }
 
+    fn parent(&self) -> Pid {
+        process::own_meta().ppid
+    }
+
     fn shell(&self) -> String {
         "/scheme/initfs/bin/sh".into()
     }

@@ -235,6 +235,13 @@ impl<S: System> Shell<S> {
         };
         let directory = shell.system.current_dir();
         shell.variables.entry("PWD".into()).or_default().value = Some(directory);
+        // Not that of the environment, which is the parent's own. A shell that runs a part of
+        // another one's script gets that one's with its other variables.
+        let parent = Variable {
+            value: Some(shell.system.parent().to_string()),
+            ..Variable::default()
+        };
+        shell.variables.insert("PPID".into(), parent);
         shell
     }
 

@@ -78,6 +78,8 @@ pub trait System {
     fn interrupted(&mut self) -> bool;
     /// Our own process id.
     fn id(&self) -> Pid;
+    /// The process id of the process that started this one.
+    fn parent(&self) -> Pid;
     /// Path of the shell's own program, to start another one.
     fn shell(&self) -> String;
 

@@ -446,6 +446,12 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     ("HOME=/h; X=a:~/b env | grep ^X=", "X=a:/h/b\n", 0),
+    (
+        "a=$PPID; [ \"$PPID\" -gt 0 ] && [ $a = $(echo $PPID) ] && { [ $a = $PPID ] && echo \
+         same; } | cat",
+        "same\n",
+        0,
+    ),
 ];
 
 #[test]
