@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::arith::Variables;
 use crate::expand;
-use crate::parser::Parser;
+use crate::parser::{Awaited, Parser, SyntaxError};
 use crate::shell::{Flow, Handle, Shell};
 use crate::system::System;
 
@@ -113,6 +113,8 @@ fn prompt<S: System>(shell: &mut Shell<S>, name: &str, default: &str) -> String 
 /// Runs commands from standard input, with prompts when a person types them.
 fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
     let mut pending = String::new();
+    // What the commands in `pending` wait for.
+    let mut awaited = Awaited::Any;
     let mut line_number = 1;
     let mut lines = 0;
     loop {
@@ -140,11 +142,22 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
             shell.remember(&String::from_utf8_lossy(line));
         }
         if let Some(line) = &line {
-            pending.push_str(&String::from_utf8_lossy(line));
+            let line = String::from_utf8_lossy(line);
+            // The last line goes on in this one, and a word may, too.
+            let joined = pending.ends_with("\\\n");
+            pending.push_str(&line);
             pending.push('\n');
             lines += 1;
+            // Parsing begins at the first line again, so it waits for a line that may be the last:
+            // else its time would grow with the square of the lines. A person who types learns of
+            // an error at once, except in a here-document, where there is none.
+            let waits = matches!(awaited, Awaited::Line(..)) || !(shell.interactive || joined);
+            if waits && !awaited.may_be_in(&line) {
+                continue;
+            }
         }
-        let text = pending.clone();
+        awaited = Awaited::Any;
+        let text = core::mem::take(&mut pending);
         let mut parser = Parser::new(&text, line_number);
         let run = loop {
             match parser.line() {
@@ -154,7 +167,12 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
                         break Err(flow);
                     }
                 }
-                Err(error) if error.incomplete && !end => break Err(Flow::Continue(0)),
+                Err(SyntaxError {
+                    awaits: Some(more), ..
+                }) if !end => {
+                    awaited = more;
+                    break Err(Flow::Continue(0));
+                }
                 Err(error) => {
                     shell.line = error.line;
                     shell.complain(&format!("syntax error: {}", error.message));
@@ -170,14 +188,16 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
         match run {
             // More lines are needed. A line that ran already is never followed by one that does
             // not parse: only whole lines are pending.
-            Err(Flow::Continue(0)) => continue,
+            Err(Flow::Continue(0)) => {
+                pending = text;
+                continue;
+            }
             Err(Flow::Interrupt) if shell.interactive => {
                 shell.status = crate::shell::INTERRUPTED;
             }
             Err(flow @ (Flow::Exit(_) | Flow::Interrupt)) => return shell.finish(Err(flow)),
             Ok(_) | Err(_) => {}
         }
-        pending.clear();
         line_number += core::mem::take(&mut lines);
         if end {
             if shell.interactive {

@@ -30,8 +30,44 @@ pub struct SyntaxError {
     pub line: u32,
     /// The error.
     pub message: String,
-    /// Whether the text ended too early, so that more lines could complete it.
-    pub incomplete: bool,
+    /// If the text ended too early, so that more lines could complete it: what they must have.
+    pub awaits: Option<Awaited>,
+}
+
+impl SyntaxError {
+    /// Whether the text ended too early.
+    pub fn incomplete(&self) -> bool {
+        self.awaits.is_some()
+    }
+}
+
+/// What a text that ended too early waits for. As long as no line has it, the longer text need not
+/// be parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing certain: any line may complete it.
+    Any,
+    /// One of these reserved words.
+    Words(&'static [&'static str]),
+    /// This character.
+    Character(char),
+    /// The line that ends a here-document; the flag is set if tabs may stand before it.
+    Line(String, bool),
+}
+
+impl Awaited {
+    /// Whether a line may complete the text.
+    pub fn may_be_in(&self, line: &str) -> bool {
+        match self {
+            Awaited::Any => true,
+            Awaited::Words(words) => line
+                .split(|c: char| c.is_whitespace() || ";&|()<>".contains(c))
+                .any(|word| words.contains(&word)),
+            Awaited::Character(c) => line.contains(*c),
+            Awaited::Line(end, true) => line.trim_start_matches('\t') == end,
+            Awaited::Line(end, false) => line == end,
+        }
+    }
 }
 
 impl fmt::Display for SyntaxError {
@@ -151,15 +187,15 @@ impl<'a> Parser<'a> {
         Err(SyntaxError {
             line,
             message: message.into(),
-            incomplete: false,
+            awaits: None,
         })
     }
 
-    fn incomplete(&self, message: impl Into<String>) -> SyntaxError {
+    fn incomplete(&self, message: impl Into<String>, awaits: Awaited) -> SyntaxError {
         SyntaxError {
             line: self.line,
             message: message.into(),
-            incomplete: true,
+            awaits: Some(awaits),
         }
     }
 
@@ -167,7 +203,7 @@ impl<'a> Parser<'a> {
         SyntaxError {
             line,
             message: format!("unexpected {}", token.describe()),
-            incomplete: *token == Token::End,
+            awaits: (*token == Token::End).then_some(Awaited::Any),
         }
     }
 
@@ -217,7 +253,7 @@ impl<'a> Parser<'a> {
         }
         match &self.peeked {
             Some((token, _)) => Ok(token),
-            None => Err(self.incomplete("unexpected end of input")),
+            None => Err(self.incomplete("unexpected end of input", Awaited::Any)),
         }
     }
 
@@ -244,7 +280,9 @@ impl<'a> Parser<'a> {
                     self.next_char();
                     self.next_char();
                     if self.rest().is_empty() {
-                        return Err(self.incomplete("the last line ends in a backslash"));
+                        return Err(
+                            self.incomplete("the last line ends in a backslash", Awaited::Any)
+                        );
                     }
                 }
                 Some('#') => {
@@ -414,7 +452,7 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.message.contains(message), "{text:?}: {error}");
             assert_eq!(
-                (error.line, error.incomplete),
+                (error.line, error.incomplete()),
                 (line, incomplete),
                 "{text:?}: {error}"
             );
@@ -459,6 +497,103 @@ mod tests {
             "if b; then c; fi; d"
         );
         assert_eq!(parser.line().unwrap_err().line, 5);
+    }
+
+    #[test]
+    fn an_unfinished_text_says_what_it_waits_for() {
+        let words = |words| Some(Awaited::Words(words));
+        let character = |c| Some(Awaited::Character(c));
+        for (text, awaits) in [
+            ("{ a\n", words(&["}"])),
+            ("if a; then b\n", words(&["elif", "else", "fi"])),
+            ("while a; do { b; }\n", words(&["done"])),
+            ("case a in\n", words(&["esac"])),
+            ("f() (a\n", character(')')),
+            ("echo $(a\n", character(')')),
+            ("{ echo 'a\n", character('\'')),
+            ("{ echo \"a\n", character('"')),
+            ("echo \"$(if a\n", words(&["then"])),
+            ("{ a |\n", Some(Awaited::Any)),
+            ("{ cat <<A <<-B\nA\n", Some(Awaited::Line("B".into(), true))),
+            ("fi\n", None),
+        ] {
+            assert_eq!(parse(text).unwrap_err().awaits, awaits, "{text:?}");
+        }
+        let closing = Awaited::Words(&["fi", "}"]);
+        for (line, may) in [("a;fi", true), ("a) }", true), ("${x} afi", false)] {
+            assert_eq!(closing.may_be_in(line), may, "{line:?}");
+        }
+        assert!(Awaited::Line("E".into(), true).may_be_in("\tE"));
+        assert!(!Awaited::Line("E".into(), false).may_be_in("\tE"));
+    }
+
+    #[test]
+    fn no_line_without_what_is_awaited_completes_a_text() {
+        let alphabet = [
+            "if a; then\n",
+            "fi\n",
+            "fi",
+            "then\n",
+            "{ ",
+            "}\n",
+            "}",
+            "(",
+            ")\n",
+            "a",
+            " ",
+            "\n",
+            "\n",
+            ";",
+            "|",
+            "'",
+            "\"",
+            "`",
+            "$(",
+            "${x-",
+            "$((",
+            "\\\n",
+            "cat <<E\n",
+            "E\n",
+            "E",
+            "#",
+            "case a in\n",
+            "b) ",
+            "esac\n",
+            "for x in a\n",
+            "do\n",
+            "done\n",
+        ];
+        let mut seed = 1u64;
+        let mut skipped = 0;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..8 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                text.push_str(alphabet[(seed >> 33) as usize % alphabet.len()]);
+            }
+            text.push('\n');
+            let mut awaited = Awaited::Any;
+            let mut pending = String::new();
+            for line in text.lines() {
+                let joined = pending.ends_with("\\\n");
+                pending.push_str(line);
+                pending.push('\n');
+                let error = parse(&pending).err();
+                let waits = !joined && !awaited.may_be_in(line);
+                match error {
+                    None => {
+                        assert!(!waits, "{pending:?} was complete, not {awaited:?}");
+                        break;
+                    }
+                    Some(_) if waits => skipped += 1,
+                    Some(error) => match error.awaits {
+                        Some(more) => awaited = more,
+                        None => break,
+                    },
+                }
+            }
+        }
+        assert!(skipped > 1000, "{skipped}");
     }
 
     #[test]

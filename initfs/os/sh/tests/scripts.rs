@@ -489,6 +489,21 @@ fn commands_come_from_standard_input() {
 }
 
 #[test]
+fn a_long_function_may_come_from_standard_input() {
+    // The shell must notice the end of a command at once, without parsing all at each line: the
+    // lines behind a command belong to what it reads.
+    let here = "cat <<E\ntext\nE\nif :\nthen :\nfi\n".repeat(300);
+    let script = format!(
+        "f() {{\n{here}cat <<E\n}}\nE\necho \"\n}}\"\n}}\nf\nif :\nthen :\nf\\\ni\n\
+         {{ read x\n}}\nend\necho $x\n{{\n:\n"
+    );
+    let result = shell(&[], &script);
+    let text = String::from_utf8_lossy(&result.stdout);
+    assert_eq!(text, "text\n".repeat(300) + "}\n\n}\nend\n");
+    assert_eq!(result.status.code(), Some(2));
+}
+
+#[test]
 fn an_interactive_shell_prompts_and_goes_on_after_errors() {
     let result = shell(
         &["-i"],

@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{CLOSING, Parser, Result, Token};
+use super::{Awaited, CLOSING, Parser, Result, Token};
 use crate::ast::{
     AndOr, Assignment, Command, CommandKind, Connector, Item, List, OpenMode, Part, Pipeline,
     Redirect, Target, Word, is_name,
@@ -58,7 +58,7 @@ impl Parser<'_> {
         &mut self,
         opener: &str,
         start: u32,
-        ends: &[&'static str],
+        ends: &'static [&'static str],
     ) -> Result<(List, usize)> {
         let list = self.list(true)?;
         let (token, line) = self.next()?;
@@ -68,9 +68,8 @@ impl Parser<'_> {
         let Some(found) = found else {
             let expected = ends.join("` or `");
             if token == Token::End {
-                return Err(
-                    self.incomplete(format!("`{opener}` of line {start} has no `{expected}`"))
-                );
+                let message = format!("`{opener}` of line {start} has no `{expected}`");
+                return Err(self.incomplete(message, Awaited::Words(ends)));
             }
             let what = token.describe();
             return self.error(
@@ -130,7 +129,8 @@ impl Parser<'_> {
             let list = self.list(true)?;
             let (token, end) = self.next()?;
             if token == Token::End {
-                return Err(self.incomplete(format!("the `(` of line {line} has no `)`")));
+                let message = format!("the `(` of line {line} has no `)`");
+                return Err(self.incomplete(message, Awaited::Character(')')));
             }
             if !token.is(")") {
                 return Err(self.unexpected(&token, end));
@@ -233,7 +233,8 @@ impl Parser<'_> {
         let (token, line) = self.next()?;
         if token.keyword() != Some("do") {
             if token == Token::End {
-                return Err(self.incomplete(format!("`for` of line {start} has no `do`")));
+                let message = format!("`for` of line {start} has no `do`");
+                return Err(self.incomplete(message, Awaited::Any));
             }
             let what = token.describe();
             return self.error(
@@ -246,8 +247,10 @@ impl Parser<'_> {
     }
 
     pub(super) fn case_command(&mut self, start: u32) -> Result<CommandKind> {
-        let unclosed =
-            |parser: &Self| Err(parser.incomplete(format!("`case` of line {start} has no `esac`")));
+        let unclosed = |parser: &Self| {
+            let message = format!("`case` of line {start} has no `esac`");
+            Err(parser.incomplete(message, Awaited::Words(&["esac"])))
+        };
         self.next()?;
         let (token, line) = self.next()?;
         let Token::Word(word) = token else {

@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::cell::RefCell;
 
 use super::words::Parts;
-use super::{NULL_PATH, Parser, Result, SyntaxError, Token};
+use super::{Awaited, NULL_PATH, Parser, Result, SyntaxError, Token};
 use crate::ast::{Command, CommandKind, List, OpenMode, Part, Target, Word};
 
 /// The cell for a here-document's text, filled once its lines have been read.
@@ -36,10 +36,12 @@ impl Parser<'_> {
                     None => (rest, rest.len()),
                 };
                 if length == 0 {
-                    return Err(self.incomplete(format!(
+                    let message = format!(
                         "the here-document of line {} has no line `{}`",
                         here.line, here.delimiter
-                    )));
+                    );
+                    let end = Awaited::Line(here.delimiter, here.strip_tabs);
+                    return Err(self.incomplete(message, end));
                 }
                 self.position += length;
                 self.line += 1;
@@ -93,7 +95,7 @@ impl Parser<'_> {
                     inner
                         .substitution(&mut parts, true)
                         .map_err(|error| SyntaxError {
-                            incomplete: false,
+                            awaits: None,
                             ..error
                         })?;
                 }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Parser, Result, SyntaxError};
+use super::{Awaited, Parser, Result, SyntaxError};
 use crate::ast::{List, Operation, Part, Word};
 
 /// The kind of text that is read, which decides which characters end it.
@@ -34,9 +34,10 @@ impl Parser<'_> {
                     loop {
                         match self.next_char() {
                             None => {
-                                return Err(self.incomplete(format!(
-                                    "the single quote of line {start} is not closed"
-                                )));
+                                return Err(self.incomplete(
+                                    format!("the single quote of line {start} is not closed"),
+                                    Awaited::Character('\''),
+                                ));
                             }
                             Some('\'') => break,
                             Some(c) => parts.quoted(c),
@@ -52,7 +53,11 @@ impl Parser<'_> {
                 '\\' => {
                     self.next_char();
                     match self.next_char() {
-                        None => return Err(self.incomplete("nothing follows the backslash")),
+                        None => {
+                            return Err(
+                                self.incomplete("nothing follows the backslash", Awaited::Any)
+                            );
+                        }
                         Some('\n') => {}
                         Some(c) => parts.quoted(c),
                     }
@@ -74,11 +79,12 @@ impl Parser<'_> {
         loop {
             match self.peek_char() {
                 None => {
-                    return Err(self.incomplete(if end == '"' {
+                    let message = if end == '"' {
                         format!("the double quote of line {start} is not closed")
                     } else {
                         format!("the `${{` of line {start} has no `}}`")
-                    }));
+                    };
+                    return Err(self.incomplete(message, Awaited::Character(end)));
                 }
                 Some(c) if c == end && !inner => {
                     self.next_char();
@@ -91,7 +97,11 @@ impl Parser<'_> {
                 Some('\\') => {
                     self.next_char();
                     match self.next_char() {
-                        None => return Err(self.incomplete("nothing follows the backslash")),
+                        None => {
+                            return Err(
+                                self.incomplete("nothing follows the backslash", Awaited::Any)
+                            );
+                        }
                         Some('\n') => {}
                         Some(c) if matches!(c, '$' | '`' | '"' | '\\') || c == end => {
                             parts.quoted(c);
@@ -172,7 +182,7 @@ impl Parser<'_> {
         // The text is the same, and so are its positions.
         inner.not_arithmetic = core::mem::take(&mut self.not_arithmetic);
         let unclosed = |error: SyntaxError| {
-            if error.incomplete {
+            if error.incomplete() {
                 let message = format!("the `$(` of line {start} has no `)`");
                 SyntaxError { message, ..error }
             } else {
@@ -182,7 +192,11 @@ impl Parser<'_> {
         let list = inner.list(true).map_err(unclosed)?;
         let (token, line) = inner.next()?;
         if !token.is(")") {
-            return Err(unclosed(inner.unexpected(&token, line)));
+            let mut error = inner.unexpected(&token, line);
+            if error.incomplete() {
+                error.awaits = Some(Awaited::Character(')'));
+            }
+            return Err(unclosed(error));
         }
         let list = inner.fill_here_documents(list);
         self.position = inner.position;
@@ -201,9 +215,8 @@ impl Parser<'_> {
         loop {
             match self.next_char() {
                 None => {
-                    return Err(
-                        self.incomplete(format!("the back quote of line {start} is not closed"))
-                    );
+                    let message = format!("the back quote of line {start} is not closed");
+                    return Err(self.incomplete(message, Awaited::Character('`')));
                 }
                 Some('`') => break,
                 Some('\\') => match self.next_char() {
@@ -242,7 +255,8 @@ impl Parser<'_> {
         loop {
             match self.peek_char() {
                 None => {
-                    return Err(self.incomplete(format!("the `$((` of line {start} has no `))`")));
+                    let message = format!("the `$((` of line {start} has no `))`");
+                    return Err(self.incomplete(message, Awaited::Character(')')));
                 }
                 Some('(') => {
                     open += 1;
@@ -311,7 +325,8 @@ impl Parser<'_> {
         let length = parameter(self.rest());
         if length == 0 {
             if self.rest().is_empty() {
-                return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+                let message = format!("the `${{` of line {start} has no `}}`");
+                return Err(self.incomplete(message, Awaited::Character('}')));
             }
             return bad(self);
         }
@@ -341,7 +356,8 @@ impl Parser<'_> {
             Some('?') => Operation::Error(colon, self.brace_word(quoted, start)?),
             Some('+') => Operation::Alternative(colon, self.brace_word(quoted, start)?),
             None => {
-                return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+                let message = format!("the `${{` of line {start} has no `}}`");
+                return Err(self.incomplete(message, Awaited::Character('}')));
             }
             Some(_) => return bad(self),
         };
@@ -364,7 +380,8 @@ impl Parser<'_> {
         }
         let word = self.word(Context::Braces)?;
         if !self.eat("}") {
-            return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+            let message = format!("the `${{` of line {start} has no `}}`");
+            return Err(self.incomplete(message, Awaited::Character('}')));
         }
         Ok(word)
     }
