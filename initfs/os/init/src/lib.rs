@@ -1,5 +1,5 @@
-//! The parts of init that need no operating system: the [`script`] language, and how often a
-//! daemon may end.
+//! The parts of init that need no operating system: the [`script`] language, and when a
+//! daemon that ended is started again.
 #![no_std]
 
 extern crate alloc;

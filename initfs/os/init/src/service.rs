@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use init::deaths::{self, Deaths};
+use init::deaths::{self, Deaths, State, Turn};
 use init::script::{Line, Restart};
 use libredox::Fd;
 use runtime::process::{Child, Command, ExitStatus, Stdio};
@@ -15,7 +15,7 @@ use runtime::{Error, Result, abi, fd, path, process, state};
 
 use crate::lease::{Lease, Memory};
 use crate::watchdog::Watchdog;
-use syscall::error::{ECHILD, EEXIST, EPIPE};
+use syscall::error::{EAGAIN, ECHILD, EEXIST, ENOMEM, EPIPE};
 use syscall::flag::O_RDWR;
 
 /// Descriptor number of the pipe by which a daemon reports that it is ready.
@@ -41,6 +41,11 @@ pub struct Daemon {
     ready: Ready,
     restart: Restart,
     deaths: Deaths,
+    state: State,
+    /// When it ended.
+    down: Duration,
+    /// Whether the last attempt to start it failed for a shortage of memory or processes.
+    short: bool,
     /// Process id, while it runs.
     pid: Option<u32>,
     /// The memory of the processes that ran before it, as long as it can still free that.
@@ -60,6 +65,9 @@ impl Daemon {
             ready,
             restart: line.restart,
             deaths: Deaths::default(),
+            state: State::Runs,
+            down: Duration::ZERO,
+            short: false,
             pid: None,
             lease: None,
             memory: Memory::new(),
@@ -69,6 +77,17 @@ impl Daemon {
     fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
+}
+
+/// Time between two looks for ended children while a daemon waits for its start.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a line of a script waits for a daemon that could not be made known, or for the memory
+/// for it. Later the daemon is still started, but the boot goes on.
+const BOOT_LIMIT: Duration = Duration::from_secs(30);
+
+/// The time that the states of daemons go by.
+fn now() -> Duration {
+    Duration::from_nanos(Instant::now().as_nanos())
 }
 
 /// How long the registration of a dead daemon may still block the name of its scheme.
@@ -164,26 +183,48 @@ impl Services {
     /// also if it is killed because it takes too long. From then on it is restarted when it ends,
     /// if its line says so; and so is one that was ready, but could not be made known.
     pub fn start_daemon(&mut self, mut daemon: Daemon) -> Result<()> {
-        let mut result = self.launch(&mut daemon);
-        if let Err(error) = &result
-            && error.errno != EPIPE
-            && daemon.pid.is_some()
-        {
-            self.discard(&daemon);
-            if daemon.restart != Restart::Never && self.revive(&mut daemon, true) {
-                result = Ok(());
+        let result = self.launch(&mut daemon);
+        let failed = match &result {
+            Ok(()) => false,
+            Err(error) if error.errno != EPIPE && daemon.pid.is_some() => {
+                self.discard(&mut daemon);
+                true
+            }
+            Err(_) => return result,
+        };
+        if daemon.restart == Restart::Never {
+            return result;
+        }
+        if failed {
+            self.note_end(&mut daemon);
+        }
+        let place = self.daemons.len();
+        self.daemons.push(daemon);
+        // What the script starts next may need it.
+        let limit = now() + BOOT_LIMIT;
+        while matches!(self.daemons[place].state, State::Waits(_)) && now() < limit {
+            self.start_due();
+            while let Ok(Some((pid, status))) = process::wait_any(true) {
+                self.ended(pid, status);
+            }
+            sleep(LOOK_INTERVAL);
+        }
+        match self.daemons[place].state {
+            State::Runs => Ok(()),
+            State::Waits(_) => result,
+            State::Ended => {
+                self.daemons.remove(place);
+                result
             }
         }
-        if result.is_ok() && daemon.restart != Restart::Never {
-            self.daemons.push(daemon);
-        }
-        result
     }
 
     /// Ends the process of a daemon that could not be started: it is of no use, and holds what its
     /// successor needs.
-    fn discard(&mut self, daemon: &Daemon) {
-        let Some(pid) = daemon.pid else { return };
+    fn discard(&mut self, daemon: &mut Daemon) {
+        let Some(pid) = daemon.pid.take() else {
+            return;
+        };
         // It may have ended already; waiting for it works in any case.
         let _ = process::kill(pid, 9);
         if let Err(error) = process::wait_pid(pid, false) {
@@ -249,10 +290,9 @@ impl Services {
     /// Waits for this child. Other children that end meanwhile, services and orphans, are reaped.
     pub fn wait_for(&mut self, child: &Child) -> Result<ExitStatus> {
         loop {
-            match process::wait_any(false)? {
-                Some((pid, status)) if pid == child.pid() => return Ok(status),
-                Some((pid, status)) => self.ended(pid, status),
-                None => return Err(Error::new(ECHILD)),
+            match self.next_ended()? {
+                (pid, status) if pid == child.pid() => return Ok(status),
+                (pid, status) => self.ended(pid, status),
             }
         }
     }
@@ -260,9 +300,23 @@ impl Services {
     /// Reaps all children that end, for ever.
     pub fn reap_for_ever(&mut self) -> ! {
         loop {
-            match process::wait_any(false) {
-                Ok(Some((pid, status))) => self.ended(pid, status),
-                _ => runtime::time::sleep(runtime::time::Duration::from_secs(1)),
+            match self.next_ended() {
+                Ok((pid, status)) => self.ended(pid, status),
+                Err(_) => sleep(Duration::from_secs(1)),
+            }
+        }
+    }
+
+    /// Waits for the next child that ends. Daemons are started meanwhile when their time comes.
+    fn next_ended(&mut self) -> Result<(u32, ExitStatus)> {
+        loop {
+            let waiting = self.start_due();
+            match process::wait_any(waiting) {
+                Ok(Some(ended)) => return Ok(ended),
+                // Also without any child: the daemons that wait may be all there is.
+                Ok(None) | Err(_) if waiting => sleep(LOOK_INTERVAL),
+                Ok(None) => return Err(Error::new(ECHILD)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -278,76 +332,101 @@ impl Services {
         }
         let index = self.daemons.iter().position(|one| one.pid == Some(pid));
         if let Some(index) = index {
-            self.start_again(index);
+            self.plan_restart(index);
         }
     }
 
-    /// Restarts a daemon that ended, and those that depend on it.
-    fn start_again(&mut self, index: usize) {
+    /// Notes that a daemon has ended, and ends those that depend on it: without it they would end
+    /// at once. They are started again behind it.
+    fn plan_restart(&mut self, index: usize) {
         // The list is taken out, as it does not change meanwhile.
         let mut daemons = core::mem::take(&mut self.daemons);
         let (_, rest) = daemons.split_at_mut(index);
         if let Some((ended, behind)) = rest.split_first_mut() {
+            ended.pid = None;
             let same_script = |daemon: &&mut Daemon| daemon.script == ended.script;
-            let mut dependants: Vec<&mut Daemon> = behind.iter_mut().filter(same_script).collect();
-            for dependant in dependants.iter_mut().rev() {
+            for dependant in behind.iter_mut().filter(same_script).rev() {
                 self.end(dependant, ended.name());
             }
-            let started = self.revive(ended, true);
-            // Without the daemon that they depend on they would end at once.
-            for dependant in dependants.into_iter().filter(|_| started) {
-                self.revive(dependant, false);
-            }
+            self.note_end(ended);
         }
         self.daemons = daemons;
     }
 
-    /// Ends a daemon because one that it depends on has ended.
+    /// Ends a daemon because one that it depends on has ended. This is no end that counts, because
+    /// it is not the daemon's own fault.
     fn end(&mut self, daemon: &mut Daemon, cause: &str) {
         if daemon.pid.is_some() {
             let name = daemon.name();
             self.say("INFO", &format!("{name} is ended, as it builds on {cause}"));
             self.discard(daemon);
         }
+        if !matches!(daemon.state, State::Waits(_)) {
+            daemon.down = now();
+            daemon.state = State::Waits(daemon.down);
+        }
     }
 
-    /// Restarts a daemon whose process has ended, until it is ready or has ended too often. With
-    /// `counts` unset, the end does not count, because it was not the daemon's own fault.
-    fn revive(&mut self, daemon: &mut Daemon, mut counts: bool) -> bool {
-        let start = Instant::now();
+    /// Notes that a daemon has ended by itself, and when it is to be started again.
+    fn note_end(&mut self, daemon: &mut Daemon) {
+        daemon.down = now();
+        let state = daemon.deaths.failed(daemon.down, false);
+        self.set_state(daemon, state);
+    }
+
+    fn set_state(&mut self, daemon: &mut Daemon, state: State) {
+        daemon.state = state;
+        if state == State::Ended {
+            let (name, seconds) = (daemon.name(), deaths::WINDOW.as_secs());
+            let times = deaths::LIMIT;
+            let text = format!("{name} ended {times} times in {seconds} s: it stays ended");
+            self.say("ERROR", &text);
+        }
+    }
+
+    /// Starts the daemons whose time has come. Returns whether others still wait.
+    fn start_due(&mut self) -> bool {
+        // The list is taken out, as it does not change meanwhile.
+        let mut daemons = core::mem::take(&mut self.daemons);
         loop {
-            daemon.pid = None;
-            if let Some(lease) = daemon.lease.take() {
-                daemon.memory.extend(lease.end());
+            let states = daemons.iter().map(|one| (one.script.as_str(), one.state));
+            match deaths::next(states, now()) {
+                Some(Turn::Start(place)) => self.revive(&mut daemons[place]),
+                Some(Turn::GiveUp(place)) => daemons[place].state = State::Ended,
+                None => break,
             }
-            let now = Duration::from_nanos(Instant::now().as_nanos());
-            let pause = match core::mem::replace(&mut counts, true) {
-                true => daemon.deaths.add(now),
-                false => Some(Duration::ZERO),
-            };
-            let Some(pause) = pause else {
-                let (name, seconds) = (daemon.name(), deaths::WINDOW.as_secs());
-                let times = deaths::LIMIT;
-                let text = format!("{name} ended {times} times in {seconds} s: it stays ended");
-                self.say("ERROR", &text);
-                return false;
-            };
-            sleep(pause);
-            match self.launch(daemon) {
-                Ok(()) => {
-                    let took = start.elapsed().as_millis();
-                    self.say(
-                        "INFO",
-                        &format!("{} runs again, after {took} ms", daemon.name()),
-                    );
-                    return true;
-                }
-                Err(error) => {
+        }
+        let waits = |one: &Daemon| matches!(one.state, State::Waits(_));
+        let waiting = daemons.iter().any(waits);
+        self.daemons = daemons;
+        waiting
+    }
+
+    /// Tries once to restart a daemon whose process has ended.
+    fn revive(&mut self, daemon: &mut Daemon) {
+        if let Some(lease) = daemon.lease.take() {
+            daemon.memory.extend(lease.end());
+        }
+        match self.launch(daemon) {
+            Ok(()) => {
+                daemon.state = State::Runs;
+                daemon.short = false;
+                let took = now().saturating_sub(daemon.down).as_millis();
+                let text = format!("{} runs again, after {took} ms", daemon.name());
+                self.say("INFO", &text);
+            }
+            Err(error) => {
+                // Other programs may have taken the memory or all processes.
+                let shortage = daemon.pid.is_none() && matches!(error.errno, ENOMEM | EAGAIN);
+                // A shortage may last, and the log has more to keep.
+                if !core::mem::replace(&mut daemon.short, shortage) || !shortage {
                     let reason = reason(error);
                     let text = format!("{} was not started again: {reason}", daemon.name());
                     self.say("ERROR", &text);
-                    self.discard(daemon);
                 }
+                self.discard(daemon);
+                let state = daemon.deaths.failed(now(), shortage);
+                self.set_state(daemon, state);
             }
         }
     }
