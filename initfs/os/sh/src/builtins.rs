@@ -1,6 +1,7 @@
 //! The commands that the shell executes itself.
 
 mod jobs;
+mod options;
 mod variables;
 
 use alloc::format;
@@ -24,11 +25,11 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     (":", "", "do nothing"),
     ("[", "expression ]", "evaluate a condition (also: test)"),
     ("break", "[n]", "leave n loops"),
-    ("cd", "[directory | -]", "change the directory"),
+    ("cd", "[-L | -P] [directory | -]", "change the directory"),
     (
         "command",
-        "[-v] name…",
-        "run without functions; -v: say what it is",
+        "[-v | -V] name…",
+        "run without functions; -v, -V: say what it is",
     ),
     (
         "continue",
@@ -50,6 +51,11 @@ const BUILTINS: &[(&str, &str, &str)] = &[
         "[%job]",
         "wait for a background command, which ^C ends",
     ),
+    (
+        "getopts",
+        "letters name [word…]",
+        "get the next option of the script",
+    ),
     ("help", "", "print this list"),
     ("history", "[count]", "print the lines that were typed"),
     ("jobs", "", "list background commands"),
@@ -70,7 +76,7 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     ("return", "[status]", "leave a function or sourced script"),
     (
         "set",
-        "[-efux] [-o pipefail] [--] [word…]",
+        "[-aefnux] [-o pipefail] [--] [word…]",
         "set options or $1, $2, …",
     ),
     ("shift", "[n]", "drop the first n parameters"),
@@ -118,6 +124,7 @@ impl<S: System> Shell<S> {
             "exit" => return self.exit(rest),
             "export" | "readonly" => self.mark(name, rest),
             "fg" => return self.bring_forward(rest),
+            "getopts" => self.next_option(rest),
             "help" => self.help(),
             "history" => self.show_history(rest),
             "jobs" => self.list_jobs(),
@@ -251,6 +258,15 @@ impl<S: System> Shell<S> {
     }
 
     fn change_directory(&mut self, rest: &[String]) -> Result<i32, String> {
+        // They make no difference, because the system knows only one path of a directory.
+        let flags = rest
+            .iter()
+            .take_while(|word| *word == "-L" || *word == "-P");
+        let rest = &rest[flags.count()..];
+        let rest = match rest {
+            [end, rest @ ..] if end == "--" => rest,
+            rest => rest,
+        };
         let (target, show) = match rest {
             [] => (self.get("HOME").ok_or("HOME is not set")?, false),
             [dash] if dash == "-" => (self.get("OLDPWD").ok_or("OLDPWD is not set")?, true),
@@ -294,6 +310,14 @@ impl<S: System> Shell<S> {
                 }
                 Ok(status)
             }
+            Some((flag, names)) if flag == "-V" => match self.describe_names(names) {
+                Ok(status) => Ok(status),
+                Err(message) => {
+                    self.complain(&format!("command: {message}"));
+                    Ok(1)
+                }
+            },
+            Some((end, command)) if end == "--" => self.command_builtin(command),
             Some((name, _)) if Self::is_builtin(name) => self.builtin(rest),
             Some(_) => self.run_program(rest, &[]),
         }

@@ -10,8 +10,8 @@ use crate::parser::{Awaited, Parser, SyntaxError};
 use crate::shell::{Flow, Handle, Shell};
 use crate::system::System;
 
-const USAGE: &str = "usage: sh [-efiux] [script [argument…]]\n       \
-                     sh [-efiux] -c commands [name [argument…]]\n";
+const USAGE: &str = "usage: sh [-aefinux] [script [argument…]]\n       \
+                     sh [-aefinux] -c commands [name [argument…]]\n";
 
 /// Runs the shell with these arguments (the first is the program's name) and returns its status.
 pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: &[String]) -> i32 {

@@ -88,6 +88,9 @@ pub(crate) struct Variable {
 /// The flags of `set`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
+    pub(crate) export_all: bool,
+    /// Whether commands are only parsed. A shell for a person ignores it.
+    pub(crate) no_execution: bool,
     pub(crate) exit_on_error: bool,
     pub(crate) trace: bool,
     pub(crate) strict: bool,
@@ -100,8 +103,10 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn letters(&self) -> String {
         let flags = [
+            (self.export_all, 'a'),
             (self.exit_on_error, 'e'),
             (self.no_glob, 'f'),
+            (self.no_execution, 'n'),
             (self.strict, 'u'),
             (self.trace, 'x'),
             (self.pipe_fail, 'P'),
@@ -116,8 +121,10 @@ impl Options {
 
     pub(crate) fn set(&mut self, letter: char, on: bool) -> bool {
         match letter {
+            'a' => self.export_all = on,
             'e' => self.exit_on_error = on,
             'f' => self.no_glob = on,
+            'n' => self.no_execution = on,
             'u' => self.strict = on,
             'x' => self.trace = on,
             'P' => self.pipe_fail = on,
@@ -170,6 +177,8 @@ pub struct Shell<S: System> {
     pub(crate) functions_deep: u32,
     /// Variables to restore at the end of each function call (`local`).
     pub(crate) locals: Vec<Vec<(String, Option<Variable>)>>,
+    /// The word (`OPTIND`) and the letter in it where `getopts` goes on.
+    pub(crate) option_place: (usize, usize),
     pub(crate) line: u32,
     /// `$$`, which stays the same in all subshells.
     process: Pid,
@@ -225,6 +234,7 @@ impl<S: System> Shell<S> {
             loops: 0,
             functions_deep: 0,
             locals: Vec::new(),
+            option_place: (1, 0),
             line: 0,
             process,
             depth: 0,
@@ -242,6 +252,7 @@ impl<S: System> Shell<S> {
             ..Variable::default()
         };
         shell.variables.insert("PPID".into(), parent);
+        shell.variables.entry("OPTIND".into()).or_default().value = Some("1".into());
         shell
     }
 
@@ -396,6 +407,7 @@ impl<S: System> Variables for Shell<S> {
             return Err(format!("{name}: is read-only"));
         }
         variable.value = Some(value);
+        variable.exported |= self.options.export_all;
         Ok(())
     }
 }

@@ -452,6 +452,42 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "same\n",
         0,
     ),
+    (
+        "set -- -a -bx -cb y -- z; while getopts ab:c o; do echo $o $OPTARG $OPTIND; done; \
+         echo $o $OPTIND; shift $((OPTIND - 1)); echo $*",
+        "a 2\nb x 3\nc 3\nb y 5\n? 6\nz\n",
+        0,
+    ),
+    (
+        "f() { while getopts :a:b o \"$@\"; do echo \"$o<$OPTARG>\"; done; OPTIND=1; }; f -x \
+         -a; f -b w -a; f -; getopts a o; echo $o$?",
+        "?<x>\n:<a>\nb<>\n?1\n",
+        0,
+    ),
+    (
+        "getopts ab o -ab; (getopts ab o -ab; echo $o); getopts ab o -ab; echo $o; getopts ab \
+         o -q 2>/dev/null; echo $? $o",
+        "b\nb\n1 ?\n",
+        0,
+    ),
+    (
+        "command -V true | { read a b; echo $a; }; command -V no-such >/dev/null 2>&1 || echo \
+         none; command -- echo a",
+        "true\nnone\na\n",
+        0,
+    ),
+    (
+        "cd -P -- /; pwd; cd -L /dev; pwd; cd - ; cd -- /dev && pwd",
+        "/\n/dev\n/\n/dev\n",
+        0,
+    ),
+    (
+        "set -a; x=1; read y </dev/null; env | grep ^x=; case $- in *a*) echo a;; esac; set \
+         +a; z=1; env | grep ^z=",
+        "x=1\na\n",
+        1,
+    ),
+    ("echo a; set -n; echo b", "a\n", 0),
 ];
 
 #[test]

@@ -233,7 +233,9 @@ impl<S: System> Shell<S> {
                 let (name, others) = words.split_first().ok_or("-o needs a name")?;
                 words = others;
                 let letter = match name.as_str() {
+                    "allexport" => 'a',
                     "errexit" => 'e',
+                    "noexec" => 'n',
                     "noglob" => 'f',
                     "nounset" => 'u',
                     "xtrace" => 'x',

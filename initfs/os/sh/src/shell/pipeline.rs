@@ -46,6 +46,9 @@ impl<S: System> Shell<S> {
     pub(crate) fn list(&mut self, list: &List) -> Run {
         let mut status = 0;
         for item in &list.items {
+            if self.options.no_execution && !self.interactive {
+                break;
+            }
             status = if item.background {
                 self.background(&item.body)?
             } else {

@@ -22,6 +22,7 @@ pub(super) struct State<F> {
     status_at_exit: Option<i32>,
     directory: String,
     loops: u32,
+    option_place: (usize, usize),
     functions_deep: u32,
 }
 
@@ -39,6 +40,7 @@ impl<S: System> Shell<S> {
             directory: self.system.current_dir(),
             loops: core::mem::take(&mut self.loops),
             functions_deep: self.functions_deep,
+            option_place: self.option_place,
         }
     }
 
@@ -63,6 +65,7 @@ impl<S: System> Shell<S> {
         self.exit_trap = saved.exit_trap;
         self.status_at_exit = saved.status_at_exit;
         self.loops = saved.loops;
+        self.option_place = saved.option_place;
         self.functions_deep = saved.functions_deep;
         result
     }
