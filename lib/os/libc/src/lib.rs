@@ -61,6 +61,7 @@ mod children;
 mod cleanup;
 #[cfg(target_os = "redox")]
 mod command;
+#[cfg(target_os = "redox")]
 mod complex;
 #[cfg(target_os = "redox")]
 mod control;
@@ -132,6 +133,7 @@ mod own;
 pub mod parts;
 #[cfg(target_os = "redox")]
 mod pipes;
+#[cfg(target_os = "redox")]
 mod plusplus;
 #[cfg(target_os = "redox")]
 pub mod points;
