@@ -268,7 +268,7 @@ fn pipe(input: &mut Unstructured<'_>) -> Result<()> {
             (true, false) => PipeState::Gone,
         };
         assert_eq!(pipe.read_state(), read);
-        assert_eq!(pipe.write_state() == PipeState::Gone, !reader);
+        assert_eq!(pipe.write_state(count) == PipeState::Gone, !reader);
         assert_eq!(pipe.fd_read_state() == PipeState::Ready, !fds.is_empty());
     }
     Ok(())
