@@ -344,7 +344,9 @@ impl QueuePair {
         self.leave(objects);
         self.release_lanes(objects);
         self.return_incoming(objects);
-        for cq in [self.init.send_cq, self.init.recv_cq] {
+        // A receiving half of XRC has no completion queues, and its fields name those of others.
+        let own = [self.init.send_cq, self.init.recv_cq];
+        for cq in own.into_iter().filter(|_| self.init.xrcd.is_none()) {
             if let Ok(queue) = objects.cqs.get_mut(cq) {
                 queue.purge(self.number);
             }

@@ -431,3 +431,26 @@ fn an_xrc_domain_serves_the_memory_of_queues_that_it_has_now() {
     context.close_xrcd(xrcd).unwrap();
     assert_eq!(context.pd_of_xrcd(xrcd), Err(Error::NotFound));
 }
+
+#[test]
+fn the_end_of_a_receiving_half_leaves_completions() {
+    for (index, resets) in [(0, false), (1, false), (0, true), (1, true)] {
+        let (mut left, mut right, queues) = ends();
+        // The handles that the queue pair, which has no completion queues, shows for them.
+        let cq = [right.send_cq, right.recv_cq][index];
+        assert_eq!(cq, Id(index as u32));
+        let domain = queues.xrcd;
+        let made = right
+            .context
+            .create_xrc_srq(right.pd, Xrc { domain, cq }, 16, 4, 0);
+        let srq = made.unwrap();
+        receive(&mut right, srq, 10, 8);
+        send(&mut left, 1, 8, srq);
+        settle(&mut left, &mut right);
+        match resets {
+            true => right.modify(QpState::Reset, Attributes::default(), M::empty()),
+            false => right.context.destroy_qp(2).unwrap(),
+        }
+        assert_eq!(done(&mut right, cq), [(10, Success, 2)], "{index} {resets}");
+    }
+}
