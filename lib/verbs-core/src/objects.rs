@@ -13,7 +13,7 @@ use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
 use crate::table::{Id, Table};
 use crate::types::EventType;
-use crate::work::WorkCompletion;
+use crate::work::{QpInit, WorkCompletion};
 
 /// The object that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,6 +268,18 @@ impl Objects {
                 lane.outbox.push_back(Record::Revoke(key));
             }
         }
+    }
+
+    /// Whether the peer of a queue pair may reach memory of a protection domain by their lane: of
+    /// the lane's domain, or, if it is a receiving half of XRC, of those of the shared receive
+    /// queues that its XRC domain has now.
+    pub fn reaches(&self, of: &QpInit, lane: LaneId, pd: Id) -> bool {
+        let Some(xrcd) = of.xrcd else {
+            let lane = self.lanes.get(lane);
+            return lane.is_some_and(|lane| lane.pd == Some(pd));
+        };
+        let mut queues = self.srqs.ids().filter_map(|id| self.srqs.get(id).ok());
+        queues.any(|queue| queue.pd == pd && queue.xrc.is_some_and(|xrc| xrc.domain == xrcd))
     }
 
     /// Withdraws the oldest window of all lanes. Returns whether there was one.

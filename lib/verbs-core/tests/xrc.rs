@@ -2,13 +2,15 @@
 
 mod pair;
 
-use pair::{End, LANE, Setup, settle, wait};
+use pair::{ALL, End, LANE, REGION, Setup, settle, wait};
 use verbs_core::attributes::{Attributes, rnr_time};
 use verbs_core::context::Context;
+use verbs_core::demo::BASE;
+use verbs_core::keys::Region;
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{
-    LocLenErr, LocProtErr, RemInvReqErr, RemOpErr, RetryExcErr, Success, WrFlushErr,
+    LocLenErr, LocProtErr, RemAccessErr, RemInvReqErr, RemOpErr, RetryExcErr, Success, WrFlushErr,
 };
 use verbs_core::types::{
     AttributeMask as M, Error, EventType, Opcode, QpState, QpType, WcOpcode, WcStatus,
@@ -452,5 +454,52 @@ fn the_end_of_a_receiving_half_leaves_completions() {
             false => right.context.destroy_qp(2).unwrap(),
         }
         assert_eq!(done(&mut right, cq), [(10, Success, 2)], "{index} {resets}");
+    }
+}
+
+#[test]
+fn the_queues_of_a_domain_decide_which_memory_is_reached() {
+    // The lane belongs to the first domain in all cases.
+    for (has_queue, in_second, has_atomics, result) in [
+        (false, false, true, RemAccessErr),
+        (false, true, true, RemAccessErr),
+        (false, false, false, RemAccessErr),
+        (true, true, true, Success),
+        (true, true, false, Success),
+        (true, false, true, RemAccessErr),
+        (true, false, false, RemAccessErr),
+    ] {
+        let (mut left, mut right, queues) = ends();
+        left.program.has_atomics = has_atomics;
+        let context = &mut right.context;
+        for srq in queues.srqs {
+            context.destroy_srq(srq).unwrap();
+        }
+        let second = context.alloc_pd().unwrap();
+        if has_queue {
+            let (domain, cq) = (queues.xrcd, queues.cqs[0]);
+            let xrc = Xrc { domain, cq };
+            context.create_xrc_srq(second, xrc, 16, 4, 0).unwrap();
+        }
+        let region = Region {
+            pd: second,
+            start: BASE,
+            length: REGION as u64,
+            iova: BASE,
+            access: ALL,
+        };
+        let key = match in_second {
+            true => context.register(region).unwrap(),
+            false => right.key,
+        };
+        let opcode = match has_atomics {
+            true => Opcode::RdmaWrite,
+            // The right end does it.
+            false => Opcode::AtomicFetchAndAdd,
+        };
+        left.post(left.one_sided(1, opcode, (0, 8), (128, key)));
+        settle(&mut left, &mut right);
+        let row = (has_queue, in_second, has_atomics);
+        assert_eq!(left.send_results(), [(1, result)], "{row:?}");
     }
 }

@@ -483,7 +483,8 @@ impl Context {
         let mut daemon = self.daemon();
         let mut state = self.lock();
         if let Some(domain) = init.xrcd {
-            // Peers of the receiving half reach the memory of the domain's shared receive queues.
+            // This chooses only the port, and so the lane: which memory peers reach by it is
+            // decided when they ask for a key.
             let pd = state.engine.core.pd_of_xrcd(domain)?;
             let any = state.users.keys().next().copied();
             init.pd = pd.or(any).ok_or(Error::Invalid)?;

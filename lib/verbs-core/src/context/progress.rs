@@ -379,13 +379,14 @@ impl Context {
     /// has a queue pair that is connected to one of this context: a lane alone proves nothing,
     /// because any program can make one.
     fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
-        let Some(lane) = self.objects.lanes.get(id) else {
+        let objects = &self.objects;
+        let Some(lane) = objects.lanes.get(id) else {
             return;
         };
         let is_its = |qp: &QueuePair| qp.lane == Some(id) && qp.is_receiving();
-        let is_connected = self.qps.values().any(is_its);
-        let reach = self.objects.keys.reach(key).filter(|_| is_connected);
-        let answer = match reach.filter(|reach| Some(reach.pd) == lane.pd) {
+        let reaches = |qp: &QueuePair, pd| is_its(qp) && objects.reaches(&qp.init, id, pd);
+        let may = |pd| self.qps.values().any(|qp| reaches(qp, pd));
+        let answer = match objects.keys.reach(key).filter(|reach| may(reach.pd)) {
             None => Answer::Denied,
             Some(reach) => {
                 let known = lane.exposed.get(&key).map(|exposed| exposed.window);

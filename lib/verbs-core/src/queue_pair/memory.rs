@@ -241,10 +241,9 @@ impl QueuePair {
         lane: LaneId,
         call: &AtomicCall,
     ) {
-        let domain = objects.lanes.get(lane).and_then(|lane| lane.pd);
         let reach = objects.keys.reach(call.key).filter(|reach| {
             let access = reach.access & self.attributes.access;
-            Some(reach.pd) == domain
+            objects.reaches(&self.init, lane, reach.pd)
                 && access.contains(Access::REMOTE_ATOMIC)
                 && reach.qp.is_none_or(|qp| qp == self.number)
         });
