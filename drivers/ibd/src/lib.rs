@@ -19,7 +19,7 @@
 //! | [`group`] | datagrams for multicast groups, put together from records |
 //! | [`shares`] | which connection a full relay ends |
 //! | `listening` | a listener of the daemon's own; on Redox only, and in tests |
-//! | `relay` | passes datagrams for groups to programs and nodes; on Redox only |
+//! | `relay` | passes datagrams for groups to programs and nodes; on Redox only, and in tests |
 //! | `wire` | carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
 //!
@@ -43,7 +43,7 @@ pub mod listening;
 pub mod mad;
 pub mod object;
 pub mod pages;
-#[cfg(target_os = "redox")]
+#[cfg(any(test, target_os = "redox"))]
 pub mod relay;
 pub mod scheme;
 pub mod shared;

@@ -9,8 +9,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+#[cfg(not(target_os = "redox"))]
+use std::fs;
 
 use hal::event::Queue;
+#[cfg(target_os = "redox")]
+use runtime::fs;
 use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
@@ -23,7 +27,8 @@ use crate::shares::{surplus, users};
 /// Most connections of programs, and of other nodes' daemons.
 const MOST_PROGRAMS: usize = 512;
 const MOST_DAEMONS: usize = 64;
-/// Most connections whose peers have not sent their greeting.
+/// Most connections whose peers have not sent their greeting, and most that are accepted before
+/// other work has its turn.
 const MOST_SILENT: usize = 64;
 /// Tables of the processes that own SCIF ports, and of the users of processes.
 const PORTS: &str = "/scheme/scif/ports";
@@ -104,7 +109,7 @@ impl Relay {
             has_more |= lane.receive(&mut datagrams, &mut buffer);
         }
         // Accepting now makes a lane of each program that joined before the datagrams were sent.
-        self.accept(own, queue, source, now);
+        has_more |= self.accept(own, queue, source, now);
         for lane in &mut self.lanes {
             lane.greet();
         }
@@ -132,16 +137,21 @@ impl Relay {
         has_more
     }
 
+    /// Accepts connections. Returns whether more may wait.
     fn accept<T: Copy + PartialEq>(
         &mut self,
         own: NodeId,
         queue: &mut Queue<T>,
         source: T,
         now: u64,
-    ) {
+    ) -> bool {
         let mut users = BTreeMap::new();
         let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-        while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
+        for _ in 0..MOST_SILENT {
+            let accepted = self.listening.accept((queue, source), events, now);
+            let Some((endpoint, peer)) = accepted else {
+                return false;
+            };
             let is_daemon = peer.node() != own;
             // A daemon's port is root's, so a connection from another node by another user is
             // none.
@@ -164,6 +174,7 @@ impl Relay {
             self.bound_silent();
             self.bound_programs(&mut users);
         }
+        true
     }
 
     /// If there are too many connections of programs, closes the oldest of the user who has most.
@@ -323,7 +334,7 @@ impl Node {
 
 /// The users of the SCIF ports of this node. If the tables cannot be read, no user is known.
 fn find_users() -> BTreeMap<Port, u32> {
-    let text = |path| runtime::fs::read_to_string(path).unwrap_or_default();
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
     users(&text(PORTS), &text(CONTEXTS))
 }
 
@@ -352,4 +363,41 @@ fn flush(endpoint: &Endpoint, waiting: &mut Vec<u8>) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use hal::testing::host::{self, Request};
+    use syscall::error::{EINVAL, Error};
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_connects_without_end_ends_no_turn() {
+        let accepts = Rc::new(Cell::new(0));
+        let count = accepts.clone();
+        let system = move |request: Request<'_>| match request {
+            // Another one waits at each time, for longer than any turn.
+            Request::Dup(_, b"accept-now") if count.get() < 10 * MOST_SILENT => {
+                count.set(count.get() + 1);
+                Ok(10 + count.get())
+            }
+            Request::Open(_) => Ok(1),
+            Request::Write(_, bytes) => Ok(bytes.len()),
+            Request::Call(..) | Request::Control(..) | Request::Close(_) => Ok(0),
+            _ => Err(Error::new(EINVAL)),
+        };
+        host::play(system, || {
+            let mut relay = Relay::default();
+            let mut queue = Queue::new().expect("a queue");
+            for turn in 1..=3 {
+                assert!(relay.serve(0, &mut queue, (), 0), "others wait");
+                assert_eq!(accepts.get(), turn * MOST_SILENT);
+                assert_eq!(relay.lanes.len(), MOST_SILENT);
+            }
+        });
+    }
 }

@@ -24,7 +24,8 @@ const INDICES: u32 = 1 << INDEX_BITS;
 /// The first four bytes of a lane.
 const MAGIC: u32 = u32::from_le_bytes(*b"VRBS");
 const VERSION: u32 = 2;
-/// Most accepted connections whose peers have not said what they are for.
+/// Most accepted connections whose peers have not said what they are for, and most that a listener
+/// accepts before others have their turn.
 const MOST_SILENT: usize = 128;
 /// Pauses between attempts to connect, in nanoseconds: the first, and the longest.
 const FIRST_PAUSE: u64 = 5_000_000;
@@ -169,8 +170,8 @@ pub struct Links {
     pub lanes: BTreeMap<Key, LaneId>,
     /// The lane that each queue pair needs or has, by the queue pair's number.
     pub wants: BTreeMap<u32, Key>,
-    /// When to accept again after an accept that has failed, in nanoseconds: others may wait
-    /// behind it.
+    /// When to accept again after an accept that has failed, or after as many as there may be in a
+    /// turn, in nanoseconds: others may wait behind it.
     accept_at: Option<u64>,
 }
 
@@ -370,10 +371,16 @@ impl Links {
     }
 
     fn accept(&mut self, now: u64) {
-        self.accept_at = None;
+        let mut again = None;
         for listening in &mut self.listeners {
             listening.bind();
+            let mut accepted = 0;
             while let Some(listener) = &listening.listener {
+                // A peer that connects without end must not keep this thread here.
+                if accepted == MOST_SILENT {
+                    again = Some(now);
+                    break;
+                }
                 let (endpoint, peer) = match listener.try_accept() {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
@@ -382,11 +389,12 @@ impl Links {
                             // The lanes report the death of the driver.
                             ENODEV => listening.is_dead = true,
                             // Too many descriptors, or no memory.
-                            _ => self.accept_at = Some(now.saturating_add(FIRST_PAUSE)),
+                            _ => again = again.or(Some(now.saturating_add(FIRST_PAUSE))),
                         }
                         break;
                     }
                 };
+                accepted += 1;
                 self.pending.push(Pending::Accepted {
                     own: listening.port,
                     peer,
@@ -395,14 +403,9 @@ impl Links {
                     is_watched: false,
                 });
             }
+            bound_silent(&mut self.pending);
         }
-        // Peers that send no greeting must not keep out those that do.
-        let is_silent = |pending: &Pending| matches!(pending, Pending::Accepted { .. });
-        while self.pending.iter().filter(|of| is_silent(of)).count() > MOST_SILENT {
-            if let Some(oldest) = self.pending.iter().position(is_silent) {
-                self.pending.remove(oldest);
-            }
-        }
+        self.accept_at = again;
     }
 
     fn step(&self, pending: Pending, now: u64) -> Step {
@@ -503,6 +506,18 @@ impl Links {
         let is_its_turn = !key.connects(self.node) && (key.node, key.peer) != (self.node, own);
         (is_right && (key.is_for_datagrams() || is_its_turn)).then_some(key)
     }
+}
+
+/// Ends the oldest connections without a greeting: they must not keep out those that send one.
+fn bound_silent(pending: &mut Vec<Pending>) {
+    let is_silent = |pending: &Pending| matches!(pending, Pending::Accepted { .. });
+    let count = pending.iter().filter(|of| is_silent(of)).count();
+    let mut surplus = count.saturating_sub(MOST_SILENT);
+    pending.retain(|of| {
+        let is_over = surplus > 0 && is_silent(of);
+        surplus -= usize::from(is_over);
+        !is_over
+    });
 }
 
 /// The result of a step of a connection in the making.

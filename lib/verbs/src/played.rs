@@ -38,6 +38,11 @@ impl Driver {
         self.accepts.borrow_mut().extend(results);
     }
 
+    /// The number of connections that wait to be accepted, and of errors.
+    pub fn accepts_left(&self) -> usize {
+        self.accepts.borrow().len()
+    }
+
     /// A new endpoint.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint::from_file(Fd::new(self.open()))

@@ -3,7 +3,7 @@
 use syscall::error::EMFILE;
 use verbs_core::table::Id;
 
-use super::{FIRST_PAUSE, Links, Pending};
+use super::{FIRST_PAUSE, Links, MOST_SILENT, Pending};
 use crate::played::Driver;
 
 fn accepted(links: &Links) -> usize {
@@ -47,5 +47,21 @@ fn a_dead_driver_is_not_asked_again_soon() {
         driver.die();
         links.advance(7);
         assert_eq!((links.find_number(pd), links.next_try()), (None, None));
+    });
+}
+
+#[test]
+fn a_peer_that_connects_without_end_ends_no_turn() {
+    let driver = Driver::default();
+    driver.play(|| {
+        let mut links = Links::new(1);
+        links.take_number(Id(0)).expect("a number");
+        driver.accept([None; 1000]);
+        for turn in 1..=3 {
+            links.advance(7);
+            assert_eq!(driver.accepts_left(), 1000 - turn * MOST_SILENT);
+            assert_eq!(accepted(&links), MOST_SILENT);
+            assert_eq!(links.next_try(), Some(7), "others wait");
+        }
     });
 }
