@@ -41,7 +41,8 @@ pub struct Events<T> {
     told: AtomicU32,
 }
 
-/// The events that wait.
+/// The events that wait. The bytes in the pipe, those that threads have read and not used yet, and
+/// those that did not fit are as many as the events that have one, and the missing ones.
 struct Waiting<T> {
     events: VecDeque<T>,
     /// Those that have no byte in the pipe, because the thread that waits for events has added
@@ -49,6 +50,9 @@ struct Waiting<T> {
     silent: usize,
     /// Bytes that did not fit into the pipe, and are written when there is room.
     unrung: usize,
+    /// Bytes of events that have gone, which threads had read already: so many threads that look
+    /// for an event have to wait again.
+    missing: usize,
     /// The thread that waits for events is the one that adds them now.
     is_own: bool,
 }
@@ -81,6 +85,7 @@ impl<T> Events<T> {
                 events: VecDeque::new(),
                 silent: 0,
                 unrung: 0,
+                missing: 0,
                 is_own: false,
             }),
             told: AtomicU32::new(0),
@@ -166,14 +171,20 @@ impl<T> Events<T> {
         Ok(())
     }
 
-    /// Takes the next event, if there is one.
+    /// Takes the next event, if there is one, for a caller that has [waited](Self::wait).
     pub fn take(&self) -> Option<T> {
         self.take_with(|_| {})
     }
 
     fn take_with(&self, note: impl Fn(&T)) -> Option<T> {
         let mut waiting = self.waiting.lock();
-        let taken = waiting.take(note);
+        let taken = match waiting.missing {
+            0 => waiting.take(note),
+            _ => {
+                waiting.missing -= 1;
+                None
+            }
+        };
         // No more bytes are needed than there are events.
         waiting.unrung = waiting.unrung.min(waiting.events.len());
         // The caller has read a byte, so the pipe may have room.
@@ -242,8 +253,7 @@ impl<T> Events<T> {
 
     /// Takes the bytes of events that have gone out of the pipe: the descriptor must not be
     /// readable for them. A byte is missing there if a thread has read it and not taken its event
-    /// yet; that thread finds none, and waits again. If an event comes before that, the thread
-    /// takes that one, whose byte stays in the pipe.
+    /// yet; that thread finds none, and waits again.
     fn silence(&self, waiting: &mut Waiting<T>, gone: &Gone) {
         waiting.silent = waiting.silent.saturating_sub(gone.silent);
         let unrung = waiting.unrung.min(gone.told);
@@ -255,7 +265,10 @@ impl<T> Events<T> {
             match read_at_once(&self.reader, bytes.get_mut(..most).unwrap_or_default()) {
                 Ok(count) if count > 0 => rest -= count.min(rest),
                 Err(error) if error.errno == EINTR => {}
-                _ => return,
+                _ => {
+                    waiting.missing += rest;
+                    return;
+                }
             }
         }
     }
@@ -288,5 +301,61 @@ impl Gone {
             true => self.told += usize::from(leaves),
             false => self.silent += usize::from(leaves),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use hal::testing::host::{self, Request};
+    use syscall::error::{EAGAIN, EINVAL, Error};
+
+    use super::*;
+
+    /// Runs a test with a pipe; tells it how many bytes are there.
+    fn with_pipe(test: impl FnOnce(&dyn Fn() -> usize)) {
+        let bytes = Rc::new(Cell::new(0));
+        let pipe = bytes.clone();
+        let system = move |request: Request<'_>| match request {
+            Request::Open(_) | Request::Dup(..) => Ok(1),
+            Request::Control(..) | Request::Close(_) => Ok(0),
+            Request::Write(_, more) => {
+                pipe.set(pipe.get() + more.len());
+                Ok(more.len())
+            }
+            Request::Read(..) if pipe.get() == 0 => Err(Error::new(EAGAIN)),
+            Request::Read(_, to) => {
+                let count = to.len().min(pipe.get());
+                pipe.set(pipe.get() - count);
+                Ok(count)
+            }
+            _ => Err(Error::new(EINVAL)),
+        };
+        host::play(system, || test(&|| bytes.get()));
+    }
+
+    #[test]
+    fn a_thread_whose_event_has_gone_takes_no_other_ones() {
+        with_pipe(|bytes| {
+            let events = Events::new().expect("a pipe");
+            for number in [1, 2, 3] {
+                events.push(number);
+            }
+            // Two threads have read their bytes when the events go.
+            for _ in 0..2 {
+                events.wait().expect("a byte");
+            }
+            events.drop_if(|number| *number < 3);
+            events.push(4);
+            assert_eq!(bytes(), 2);
+            assert_eq!([events.take(), events.take()], [None, None]);
+            // Each of the others has a byte, and there are no more.
+            for number in [3, 4] {
+                assert_eq!(events.next(), Ok(number));
+            }
+            assert_eq!(bytes(), 0);
+        });
     }
 }
