@@ -1,6 +1,7 @@
 /* Scheduled Transfers: the six combinations of push and pull, level 1 written on level 0, memory,
  * channels and ends, between two programs. */
 #include "socket.h"
+#include "waits.h"
 #include <st.h>
 
 /* What a side has of a connection. */
@@ -458,12 +459,59 @@ static void call_many(uint16_t node) {
     leave(&end);
 }
 
+/* 87: other threads and signals end calls that wait. */
+static struct end waiting_end;
+
+static void serve_waits(void) {
+    struct end end = serve_end(3087);
+    struct header header;
+    st_peer_t *beside;
+    GIVES(st_attach(end.fd, 1, 0, &beside), 0);
+    /* The queue of the first channel stays full until then. */
+    pull(beside, 1);
+    while (st1_pull(end.peer, &header, NULL, NULL, 0) == 0)
+        ;
+    GIVES(errno, ECONNRESET);
+    GIVES(st_detach(&beside), 0);
+    leave(&end);
+}
+
+static int wait_by(int way) {
+    struct header header = { 0 };
+    char payload[32];
+    st_header_t head;
+    int length;
+    switch (way) {
+    case 0: return st1_pull(waiting_end.peer, &header, NULL, NULL, 0);
+    case 1: return st_rx(waiting_end.peer, &head, payload, &length);
+    default: return st1_push(waiting_end.peer, &header, NULL, NULL, 0);
+    }
+}
+
+static void call_waits(uint16_t node) {
+    struct header header = { 0 };
+    st_peer_t *beside;
+    waiting_end = call_end(node, 3087);
+    int flags = fcntl(waiting_end.fd, F_GETFL);
+    GIVES(st_attach(waiting_end.fd, 1, 0, &beside), 0);
+    GIVES(fcntl(waiting_end.fd, F_SETFL, flags | O_NONBLOCK), 0);
+    while (st1_push(waiting_end.peer, &header, NULL, NULL, 0) == 0)
+        ;
+    GIVES(errno, EAGAIN);
+    GIVES(fcntl(waiting_end.fd, F_SETFL, flags), 0);
+    end_waits(wait_by, 3);
+    push(beside, 1, NULL);
+    GIVES(st_detach(&beside), 0);
+    leave(&waiting_end);
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
     { 84, "places of queues, and both levels", serve_places, call_places },
     { 85, "closed before detached", serve_closed, call_closed },
     { 86, "many headers and PUTs", serve_many, call_many },
+    { 87, "ended waits", serve_waits, call_waits },
     { 0, NULL, NULL, NULL },
 };
 

@@ -1,6 +1,7 @@
 /* Ids of rdma_cm whose connections end before they are there, that move to another channel, and
  * whose events must not be taken for those of others: client and server in one program. */
 #include "library.h"
+#include "waits.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -49,6 +50,9 @@ static struct rdma_cm_id *listening(struct rdma_event_channel *channel, int back
     return id;
 }
 
+/* Parameters of ids without queue pairs. */
+static struct rdma_conn_param none = { .retry_count = 1 };
+
 /* An id without a queue pair that asks for a connection, and gets events. */
 static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
     struct rdma_cm_id *id;
@@ -57,7 +61,6 @@ static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
     CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
     CHECK(rdma_resolve_route(id, 2000) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
-    struct rdma_conn_param none = { .retry_count = 1 };
     CHECK(rdma_connect(id, &none) == 0);
     return id;
 }
@@ -65,7 +68,6 @@ static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
 /* Connects an id whose calls wait; the error number. */
 static void *connect_waiting(void *unused) {
     struct rdma_cm_id *id;
-    struct rdma_conn_param none = { .retry_count = 1 };
     (void)unused;
     CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
     CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
@@ -102,11 +104,10 @@ static void ends_before_the_answer(struct rdma_event_channel *channel) {
     asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     CHECK(rdma_destroy_id(id) == 0);
     CHECK(next(server, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
-    FAILS(rdma_accept(asked, NULL), ENOTCONN);
+    FAILS(rdma_accept(asked, &none), ENOTCONN);
     CHECK(rdma_destroy_id(asked) == 0);
     id = asking(channel);
     asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-    struct rdma_conn_param none = { .retry_count = 1 };
     CHECK(rdma_accept(asked, &none) == 0);
     settle();
     CHECK(rdma_destroy_id(id) == 0);
@@ -146,7 +147,7 @@ static void answers_for_the_server(struct rdma_event_channel *channel) {
         if (i % 2 == 0) {
             say(peer, kinds[i / 2]);
             CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
-            FAILS(rdma_accept(asked, NULL), ENOTCONN);
+            FAILS(rdma_accept(asked, &none), ENOTCONN);
         } else {
             /* Nor does one that refuses. */
             CHECK(rdma_reject(asked, NULL, 0) == 0);
@@ -161,7 +162,6 @@ static void answers_for_the_server(struct rdma_event_channel *channel) {
 /* Connects to a listener; the listener's id of the connection. */
 static struct rdma_cm_id *connected(struct rdma_event_channel *channel,
                                     struct rdma_event_channel *server, struct rdma_cm_id *id) {
-    struct rdma_conn_param none = { .retry_count = 1 };
     struct rdma_cm_id *asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     CHECK(rdma_accept(asked, &none) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
@@ -191,7 +191,7 @@ static void one_is_not_the_other(struct rdma_event_channel *channel) {
     CHECK(rdma_get_request(listener, &asked[0]) == 0);
     CHECK(rdma_get_request(listener, &asked[1]) == 0);
     /* The end of the first one waits for its next call. */
-    FAILS(rdma_accept(asked[0], NULL), ENOTCONN);
+    FAILS(rdma_accept(asked[0], &none), ENOTCONN);
     CHECK(rdma_reject(asked[1], NULL, 0) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == second);
     for (int i = 0; i < 2; i++)
@@ -317,6 +317,62 @@ static void addresses(void) {
     CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &found) == -1 && errno == EINVAL);
 }
 
+/* What the waits use: nothing ever comes by them. */
+static struct ibv_context *device;
+static struct ibv_comp_channel *no_completions;
+static struct rdma_event_channel *no_events;
+static struct rdma_cm_id *no_requests;
+
+static int wait_by(int way) {
+    struct ibv_async_event event;
+    struct rdma_cm_event *found;
+    struct rdma_cm_id *id;
+    struct ibv_cq *cq;
+    void *of;
+    switch (way) {
+    case 0: return ibv_get_cq_event(no_completions, &cq, &of);
+    case 1: return ibv_get_async_event(device, &event);
+    case 2: return rdma_get_cm_event(no_events, &found);
+    case 3: return rdma_get_request(no_requests, &id);
+    }
+    CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    int result = rdma_connect(id, &none), error = errno;
+    CHECK(rdma_destroy_id(id) == 0);
+    errno = error;
+    return result;
+}
+
+/* Other threads and signals end calls that wait. */
+static void waits(void) {
+    struct ibv_context **devices = rdma_get_devices(NULL);
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 8);
+    struct sockaddr_in any = { .sin_family = AF_INET };
+    CHECK(devices && server && (device = devices[0]));
+    /* The port's events, if the driver has died. */
+    struct ibv_async_event event;
+    CHECK(fcntl(device->async_fd, F_SETFL, fcntl(device->async_fd, F_GETFL) | O_NONBLOCK) == 0);
+    while (ibv_get_async_event(device, &event) == 0)
+        ibv_ack_async_event(&event);
+    CHECK(errno == EAGAIN);
+    CHECK(fcntl(device->async_fd, F_SETFL, fcntl(device->async_fd, F_GETFL) & ~O_NONBLOCK) == 0);
+    CHECK((no_completions = ibv_create_comp_channel(device)) != NULL);
+    struct ibv_cq *cq = ibv_create_cq(device, 4, NULL, no_completions, 0);
+    CHECK(cq && ibv_req_notify_cq(cq, 0) == 0);
+    CHECK((no_events = rdma_create_event_channel()) != NULL);
+    CHECK(rdma_create_id(NULL, &no_requests, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(no_requests, (struct sockaddr *)&any) == 0);
+    CHECK(rdma_listen(no_requests, 1) == 0);
+    end_waits(wait_by, 5);
+    CHECK(rdma_destroy_id(no_requests) == 0 && rdma_destroy_id(listener) == 0);
+    CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(no_completions) == 0);
+    rdma_destroy_event_channel(no_events);
+    rdma_destroy_event_channel(server);
+    rdma_free_devices(devices);
+}
+
 /* As many connections as there may be wait for a listener whose program names none. */
 static void no_backlog(struct rdma_event_channel *channel) {
     struct rdma_event_channel *server = rdma_create_event_channel();
@@ -373,6 +429,7 @@ int main(int count, char **words) {
     loopback(channel);
     retries(channel);
     addresses();
+    waits();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");
 }

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::sync::Mutex;
+use skiff_libc::points;
 use syscall::error::{EBUSY, EINVAL, ENOENT, EOPNOTSUPP};
 use verbs::raw::Channel;
 use verbs::{WcStatus, WorkCompletion};
@@ -371,7 +372,9 @@ extern "C" fn ibv_get_cq_event(
     cq: *mut *mut Cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    minus_one(next_event(channel, cq, cq_context))
+    minus_one(points::interruptible(|| {
+        next_event(channel, cq, cq_context)
+    }))
 }
 
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
 use runtime::time::{Duration, sleep};
+use skiff_libc::points;
 use verbs::Subject;
 
 use crate::place::get;
@@ -74,7 +75,7 @@ fn next(context: *const Context, to: *mut AsyncEvent) -> Result<()> {
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_async_event(context: *const Context, to: *mut AsyncEvent) -> c_int {
-    minus_one(next(context, to))
+    minus_one(points::interruptible(|| next(context, to)))
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use st::{Header, Local, Operation, Payload};
 use syscall::error::{EFAULT, EINVAL};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::{Call, Peer, Result, number, on};
+use crate::{Call, Peer, Result, number, waiting_on};
 
 const HEADER_BYTES: usize = size_of::<Header>();
 /// Buffers of the mapped range have 2^12 bytes.
@@ -60,7 +60,7 @@ unsafe extern "C" fn st_tx(
         transmit(call, &header, payload.as_ref(), (length, buffer, offset))
     };
     // SAFETY: the same contract.
-    unsafe { on(handle, transmit) }
+    unsafe { waiting_on(handle, transmit) }
 }
 
 /// Receives a descriptor. If it has no payload, the place for it is filled with zeros.
@@ -93,5 +93,5 @@ unsafe extern "C" fn st_rx(
         Ok(())
     };
     // SAFETY: the same contract.
-    unsafe { on(handle, receive) }
+    unsafe { waiting_on(handle, receive) }
 }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use st::{MAX_HEADER_BYTES, Range};
 use syscall::error::{EFAULT, EINVAL};
 
-use crate::{Peer, Result, number, on};
+use crate::{Peer, Result, number, waiting_on};
 
 /// A header, `ST1_HDR_SIZE` bytes.
 type Header = [u8; MAX_HEADER_BYTES];
@@ -70,7 +70,7 @@ unsafe extern "C" fn st1_push(
         pushed.map_err(number)
     };
     // SAFETY: the same contract.
-    unsafe { on(handle, push) }
+    unsafe { waiting_on(handle, push) }
 }
 
 /// Receives a header, then gets data. If the data cannot be copied, the header has been consumed.
@@ -82,12 +82,15 @@ unsafe extern "C" fn st1_pull(
     remote: *mut c_void,
     length: c_int,
 ) -> c_int {
+    // A call that is made again must not take another header.
+    let mut is_pulled = hdr.is_null();
     let pull = |call: &crate::Call<'_>| {
         let data = data(hdr, local, remote, length)?;
         let deadline = call.deadline();
         let mut receiver = call.0.receiver.lock();
-        if !hdr.is_null() {
+        if !is_pulled {
             let header: Header = receiver.pull_until(deadline).map_err(number)?;
+            is_pulled = true;
             // SAFETY: the caller's place for a header.
             unsafe { hdr.cast::<Header>().write(header) };
         }
@@ -102,5 +105,5 @@ unsafe extern "C" fn st1_pull(
             .map_err(number)
     };
     // SAFETY: the same contract.
-    unsafe { on(handle, pull) }
+    unsafe { waiting_on(handle, pull) }
 }

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use libsocket::socket::{self, Socket};
 use runtime::sync::Mutex;
-use skiff_libc::errno;
+use skiff_libc::{errno, points};
 use st::{Connection, Deadline, Receiver, Sender, Waiting};
 use syscall::error::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
@@ -76,6 +76,20 @@ unsafe fn on(handle: *const Peer, call: impl FnOnce(&Call<'_>) -> Result<()>) ->
     // SAFETY: the caller's promise.
     let result = match unsafe { handle.as_ref() } {
         Some(peer) => Call::enter(peer).and_then(|entered| call(&entered)),
+        None => Err(EINVAL),
+    };
+    result.map_or_else(errno::fail, |()| 0)
+}
+
+/// Makes a call on a handle that may wait, as [`on`] does. Others may interrupt it; it may be made
+/// again then.
+///
+/// # Safety
+/// That of [`on`].
+unsafe fn waiting_on(handle: *const Peer, mut call: impl FnMut(&Call<'_>) -> Result<()>) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = match unsafe { handle.as_ref() } {
+        Some(peer) => points::interruptible(|| call(&Call::enter(peer)?)),
         None => Err(EINVAL),
     };
     result.map_or_else(errno::fail, |()| 0)

@@ -265,7 +265,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// `EOPNOTSUPP` when [`arrived`](Self::arrived) makes no mark, `ENOMEM` when too many requests
-    /// of this program wait, `ENODEV` when the driver has died.
+    /// of this program wait, `ENODEV` when the driver has died, `EINTR`.
     pub fn wait_past(&self, mark: Arrived) -> Result<()> {
         Ok(self.bypass.wait_past(mark.0)?)
     }

@@ -16,6 +16,7 @@ use scif::{
 use st_core::connection::{Connection, Update};
 use st_core::queue;
 use st_core::record::{RECORD_BYTES, Record};
+use syscall::error::EINTR;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -372,14 +373,21 @@ impl Shared {
 
     /// Sleeps shortly until records have come since the mark was read, the connection ends, or a
     /// word changes. Returns whether any of that was seen. Makes no request to the driver.
-    pub fn sleep_shortly(&self, mark: Arrived, word: Watched) -> bool {
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn sleep_shortly(&self, mark: Arrived, word: Watched) -> Result<bool> {
         if !self.idle_poll.may_pay() {
-            return false;
+            return Ok(false);
         }
         let Some([bytes, state]) = self.endpoint.watched(mark) else {
-            return true;
+            return Ok(true);
         };
-        self.idle_poll.sleep(&[word, bytes, state]) == Ended::Changed
+        match self.idle_poll.sleep(&[word, bytes, state]) {
+            Ended::Changed => Ok(true),
+            Ended::InVain => Ok(false),
+            Ended::Interrupted => Err(syscall::error::Error::new(EINTR).into()),
+        }
     }
 
     /// Sleeps in the driver until records have come since the mark was read, even if another
@@ -387,7 +395,7 @@ impl Shared {
     /// no more requests wait.
     ///
     /// # Errors
-    /// Those of the end.
+    /// `EINTR`; those of the end.
     pub fn sleep_past(&self, mark: Arrived) -> Result<bool> {
         match self.endpoint.wait_past(mark) {
             Ok(()) => Ok(true),

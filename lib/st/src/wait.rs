@@ -17,6 +17,7 @@ use hal::idle_poll::{SHORT_LIMIT, Watched};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use scif::{BusyPoll, Waiting};
+use syscall::error::{EINTR, Error};
 use syscall::flag::EventFlags;
 
 use crate::deadline::Deadline;
@@ -120,10 +121,13 @@ impl Sleeper {
     /// for [`LONGEST`].
     ///
     /// # Errors
-    /// Those of the event queue.
+    /// `EINTR`; those of the event queue.
     pub fn sleep(&mut self, limit: Option<Duration>) -> Result<()> {
         let limit = limit.map_or(LONGEST, |limit| limit.min(LONGEST));
         self.queue.wait(Some(limit), &mut self.events)?;
+        if self.queue.was_interrupted() {
+            return Err(Error::new(EINTR).into());
+        }
         if self.events.iter().any(|event| event.source == Source::Bell) {
             // It may have rung more often; what is left causes one more wake-up, in vain.
             let _ = self.reader.read(&mut [0; 16]);
@@ -136,7 +140,7 @@ impl Sleeper {
 /// arrived comes before the end.
 ///
 /// # Errors
-/// Those of the condition, those of the end, `WouldBlock`, `TimedOut`.
+/// Those of the condition, those of the end, `WouldBlock`, `TimedOut`, `EINTR`.
 pub fn wait(
     shared: &Shared,
     sleeper: &mut Option<Sleeper>,
@@ -237,7 +241,7 @@ fn sleep_shortly(
             ShortSleep::Until(word) => word,
             ShortSleep::Impossible => return Ok(None),
         };
-        if !shared.sleep_shortly(mark, word) {
+        if !shared.sleep_shortly(mark, word)? {
             return Ok(None);
         }
         let taken = shared.take_records_that_are_there();

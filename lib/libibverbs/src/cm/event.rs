@@ -8,6 +8,7 @@ use core::ptr::{null, null_mut};
 
 use libsocket::address::{self, Address};
 use scif::PortId;
+use skiff_libc::points;
 use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL};
 use verbs::address::{MULTICAST_QPN, group_lid, lid};
 
@@ -304,7 +305,13 @@ unsafe fn counts_at<'a>(place: usize) -> &'a EventCounts {
     unsafe { &(*core::ptr::with_exposed_provenance::<Id>(place)).events }
 }
 
+/// Waits for the next event of a channel. A thread that is cancelled ends here, so nothing on the
+/// stack may need to be dropped.
 fn next(channel: *const EventChannel) -> Result<*mut Event> {
+    points::interruptible(|| take_next(channel))
+}
+
+fn take_next(channel: *const EventChannel) -> Result<*mut Event> {
     // SAFETY: a channel of ours.
     let events = unsafe { get(channel)? }.events.clone();
     loop {

@@ -6,7 +6,7 @@ use hal::kernel::ends_abandoned_requests;
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingMemory, Side, Word};
-use syscall::error::{EINTR, EOPNOTSUPP};
+use syscall::error::EOPNOTSUPP;
 
 use super::Bypass;
 use super::memory::RingWords;
@@ -34,7 +34,7 @@ impl Bypass {
     /// taken the bytes, or until the connection ends. May end earlier.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` without mapped rings; those of the daemon.
+    /// `EOPNOTSUPP` without mapped rings; those of the daemon; `EINTR`.
     pub fn wait_past(&self, written: u32) -> Result<()> {
         self.rings.get().ok_or(EOPNOTSUPP)?.wait_past(written)
     }
@@ -118,15 +118,12 @@ impl MappedRings {
     /// earlier.
     ///
     /// # Errors
-    /// Those of the daemon.
+    /// Those of the daemon; `EINTR`.
     pub(super) fn wait_past(&self, written: u32) -> Result<()> {
         let waited = raw::plain(self.file.raw(), Call::WaitBytes { written });
         // Windows may have gone, which ends the wait as well.
         self.release_stale();
-        match waited {
-            Ok(_) | Err(EINTR) => Ok(()),
-            Err(error) => Err(error),
-        }
+        waited.map(drop)
     }
 
     /// The words that change when bytes arrive behind a write index, or the connection ends.
