@@ -317,6 +317,78 @@ static void addresses(void) {
     CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &found) == -1 && errno == EINVAL);
 }
 
+/* An id with a queue pair that asks for a connection; the address is resolved. */
+static struct rdma_cm_id *resolved(struct rdma_event_channel *channel, struct ibv_qp_init_attr *attr) {
+    struct rdma_cm_id *id;
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
+    if (attr)
+        CHECK(rdma_create_qp(id, NULL, attr) == 0);
+    return id;
+}
+
+static const struct ibv_qp_init_attr reliable = {
+    .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
+};
+
+/* Posts a receive to the queue pair of an id. */
+static void post(struct rdma_cm_id *id) {
+    struct ibv_recv_wr request = { 0 }, *bad;
+    CHECK(ibv_req_notify_cq(id->recv_cq, 0) == 0);
+    CHECK(ibv_post_recv(id->qp, &request, &bad) == 0);
+}
+
+/* That receive was flushed. */
+static void is_flushed(struct rdma_cm_id *id) {
+    struct ibv_wc completion;
+    struct ibv_cq *cq;
+    void *of;
+    int count = ibv_poll_cq(id->recv_cq, 1, &completion);
+    CHECK(count == 1 && completion.status == IBV_WC_WR_FLUSH_ERR);
+    if (count != 1)
+        return;
+    CHECK(ibv_get_cq_event(id->recv_cq_channel, &cq, &of) == 0);
+    CHECK(cq == id->recv_cq);
+    ibv_ack_cq_events(cq, 1);
+}
+
+static void end_with_queue_pair(struct rdma_cm_id *id) {
+    rdma_destroy_qp(id);
+    CHECK(rdma_destroy_id(id) == 0);
+}
+
+/* The queue pair of an id whose connection was refused, or whose answer comes too late, is in the
+ * error state. */
+static void refused_are_flushed(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *asked, *id;
+    struct ibv_qp_init_attr attr = reliable;
+    id = resolved(channel, &attr);
+    post(id);
+    CHECK(rdma_connect(id, NULL) == 0);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_reject(asked, NULL, 0) == 0 && rdma_destroy_id(asked) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    is_flushed(id);
+    end_with_queue_pair(id);
+    id = asking(channel);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    attr = reliable;
+    CHECK(rdma_create_qp(asked, NULL, &attr) == 0);
+    post(asked);
+    CHECK(rdma_destroy_id(id) == 0);
+    settle();
+    FAILS(rdma_accept(asked, NULL), ENOTCONN);
+    is_flushed(asked);
+    CHECK(next(server, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
+    end_with_queue_pair(asked);
+    CHECK(rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
 /* What the waits use: nothing ever comes by them. */
 static struct ibv_context *device;
 static struct ibv_comp_channel *no_completions;
@@ -429,6 +501,7 @@ int main(int count, char **words) {
     loopback(channel);
     retries(channel);
     addresses();
+    refused_are_flushed(channel);
     waits();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");

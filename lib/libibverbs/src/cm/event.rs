@@ -209,6 +209,7 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
                 event(id, kind::ESTABLISHED, 0)
             }
             Err(number) => {
+                queue_pair::flush(of);
                 link::send(of.link, &Frame::plain(Kind::Disconnect));
                 event(id, kind::CONNECT_ERROR, -number)
             }
@@ -280,6 +281,10 @@ fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
         },
         LinkEventKind::Reply(frame) => reply(id, frame),
         LinkEventKind::Rejected(status, private) => {
+            // SAFETY: an id of ours, which is not destroyed while its events are taken.
+            if let Ok(of) = unsafe { get(id) } {
+                queue_pair::flush(of);
+            }
             let mut told = event(id, kind::REJECTED, status);
             let frame = Frame {
                 private,

@@ -217,7 +217,10 @@ impl Id {
         };
         match link::send(self.link, &reply) {
             true => Ok(()),
-            false => Err(ENOTCONN),
+            false => {
+                queue_pair::flush(self);
+                Err(ENOTCONN)
+            }
         }
     }
 
