@@ -341,7 +341,7 @@ static void post(struct rdma_cm_id *id) {
     CHECK(ibv_post_recv(id->qp, &request, &bad) == 0);
 }
 
-/* That receive was flushed. */
+/* That receive was flushed, and the completion queue's event has its id. */
 static void is_flushed(struct rdma_cm_id *id) {
     struct ibv_wc completion;
     struct ibv_cq *cq;
@@ -351,7 +351,7 @@ static void is_flushed(struct rdma_cm_id *id) {
     if (count != 1)
         return;
     CHECK(ibv_get_cq_event(id->recv_cq_channel, &cq, &of) == 0);
-    CHECK(cq == id->recv_cq);
+    CHECK(cq == id->recv_cq && of == id);
     ibv_ack_cq_events(cq, 1);
 }
 
@@ -367,6 +367,7 @@ static void refused_are_flushed(struct rdma_event_channel *channel) {
     struct rdma_cm_id *listener = listening(server, 4), *asked, *id;
     struct ibv_qp_init_attr attr = reliable;
     id = resolved(channel, &attr);
+    CHECK(id->send_cq->cq_context == id && id->recv_cq->cq_context == id);
     post(id);
     CHECK(rdma_connect(id, NULL) == 0);
     asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);

@@ -16,8 +16,7 @@ use crate::place::{get, get_mut};
 use crate::queue_pair::{ibv_create_qp_ex, ibv_destroy_qp, ibv_modify_qp};
 use crate::shared::{ibv_create_srq_ex, ibv_destroy_srq};
 use crate::types::{
-    AhAttr, CompChannel, Context, Cq, Pd, QpAttr, QpInitAttr, QpInitAttrEx, SrqInitAttr,
-    SrqInitAttrEx,
+    AhAttr, CompChannel, Cq, Pd, QpAttr, QpInitAttr, QpInitAttrEx, SrqInitAttr, SrqInitAttrEx,
 };
 
 /// Code for packets of 4096 bytes.
@@ -34,14 +33,16 @@ fn modify(id: &Id, attr: &QpAttr, mask: M) -> Result<()> {
     }
 }
 
-/// Makes a completion queue for `size` completions, and its channel.
-fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *mut Cq)> {
+/// Makes a completion queue of an id for `size` completions, and its channel. The id is the queue's
+/// context, so that the queue's events lead to it.
+fn create_queue(id: &mut Id, size: u32) -> Result<(*mut CompChannel, *mut Cq)> {
+    let context = id.verbs;
     let channel = ibv_create_comp_channel(context);
     if channel.is_null() {
         return Err(skiff_libc::errno::get());
     }
     let size = size.max(1) as c_int;
-    let queue = ibv_create_cq(context, size, null_mut(), channel, 0);
+    let queue = ibv_create_cq(context, size, (&raw mut *id).cast(), channel, 0);
     if queue.is_null() {
         let number = skiff_libc::errno::get();
         // SAFETY: it was just made, and nothing uses it.
@@ -105,12 +106,12 @@ fn check_domain(id: &Id, pd: *const Pd) -> Result<()> {
 
 fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
     if attr.send_cq.is_null() {
-        let made = create_queue(id.verbs, attr.cap.max_send_wr)?;
+        let made = create_queue(id, attr.cap.max_send_wr)?;
         (id.send_cq_channel, id.send_cq) = made;
         attr.send_cq = id.send_cq;
     }
     if attr.recv_cq.is_null() {
-        let made = create_queue(id.verbs, attr.cap.max_recv_wr)?;
+        let made = create_queue(id, attr.cap.max_recv_wr)?;
         (id.recv_cq_channel, id.recv_cq) = made;
         attr.recv_cq = id.recv_cq;
     }
