@@ -306,6 +306,11 @@ static void addresses(void) {
     CHECK(((struct sockaddr_in *)found->ai_src_addr)->sin_port == own.sin_port);
     CHECK(found->ai_dst_addr == NULL && found->ai_dst_len == 0);
     rdma_freeaddrinfo(found);
+    /* The type of the queue pair chooses the port space. */
+    struct rdma_addrinfo of_type = { .ai_qp_type = IBV_QPT_UD };
+    CHECK(rdma_getaddrinfo("127.0.0.1", "2075", &of_type, &found) == 0);
+    CHECK(found->ai_port_space == RDMA_PS_UDP && found->ai_qp_type == IBV_QPT_UD);
+    rdma_freeaddrinfo(found);
     made = calloc(1, sizeof *made), next = calloc(1, sizeof *next);
     CHECK(made && next);
     made->ai_src_addr = malloc(sizeof own), made->ai_next = next;

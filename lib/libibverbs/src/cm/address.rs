@@ -8,7 +8,7 @@ use libsocket::{names, services};
 use syscall::error::{EINVAL, ENOMEM};
 
 use super::event::{self, Awaited};
-use super::port_space::{PS_TCP, type_in};
+use super::port_space::{PS_TCP, PS_UDP, UD, type_in};
 use super::structures::{EventChannel, Id, Storage, own_node};
 use super::{id, queue_pair};
 use crate::Result;
@@ -138,7 +138,10 @@ fn find(
         let found = Storage::new(look_up(name, service, hints.flags)?);
         info.family = AF_INET.into();
         if info.port_space == 0 {
-            info.port_space = PS_TCP as c_int;
+            info.port_space = match info.qp_type as u32 {
+                UD => PS_UDP as c_int,
+                _ => PS_TCP as c_int,
+            };
         }
         if info.qp_type == 0 {
             info.qp_type = type_in(info.port_space as u32) as c_int;
