@@ -395,6 +395,35 @@ static void refused_are_flushed(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* Where an id is, in words of InfiniBand: both ends are this node. */
+static void is_here(struct rdma_cm_id *id, int has_peer) {
+    struct rdma_ib_addr *found = &id->route.addr.addr.ibaddr;
+    union ibv_gid gid, none = { { 0 } };
+    uint16_t pkey;
+    CHECK(id->verbs && ibv_query_gid(id->verbs, 1, 0, &gid) == 0);
+    CHECK(id->verbs && ibv_query_pkey(id->verbs, 1, 0, &pkey) == 0);
+    CHECK(memcmp(&found->sgid, &gid, sizeof gid) == 0 && found->pkey == pkey);
+    CHECK(memcmp(&found->dgid, has_peer ? &gid : &none, sizeof gid) == 0);
+}
+
+static void places(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *id = asking(channel);
+    struct rdma_cm_id *asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct sockaddr_in to = { .sin_family = AF_INET };
+    is_here(id, 1);
+    is_here(asked, 1);
+    CHECK(rdma_destroy_id(asked) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(listener) == 0);
+    to.sin_addr.s_addr = inet_addr("10.0.0.1");
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *)&to) == 0);
+    is_here(id, 0);
+    CHECK(rdma_destroy_id(id) == 0);
+    rdma_destroy_event_channel(server);
+}
+
 /* What the waits use: nothing ever comes by them. */
 static struct ibv_context *device;
 static struct ibv_comp_channel *no_completions;
@@ -508,6 +537,7 @@ int main(int count, char **words) {
     retries(channel);
     addresses();
     refused_are_flushed(channel);
+    places(channel);
     waits();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");

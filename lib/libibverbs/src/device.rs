@@ -36,7 +36,7 @@ static DEVICE: Mutex<Option<&'static Device>> = Mutex::new(None);
 /// The only port.
 const PORT: u32 = 1;
 /// The only partition key, big endian.
-const PKEY: u16 = 0xffff;
+pub const PKEY: u16 = 0xffff;
 /// The speed of the port in units of 100 Mbit/s: 4 lanes of 25 Gbit/s.
 const SPEED: u64 = 1_000;
 /// The class tree as programs for Linux name it, and its real place.

@@ -173,6 +173,7 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         host: address::of_node(peer.node()),
         port: peer.port(),
     });
+    new.route.set_peer(peer.node());
     (new.link, new.peer, new.parameters) = (link, peer.node(), frame.parameters);
     // The peer's parameters, as seen from this side, unless the program sets others.
     new.own = frame.parameters.turned();

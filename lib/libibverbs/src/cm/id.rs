@@ -125,7 +125,9 @@ impl Id {
             }
             Destination::Node(to) => {
                 self.route.destination.set(to);
-                address::node_of(to.host, nodes.own)
+                let node = address::node_of(to.host, nodes.own);
+                node.into_iter().for_each(|node| self.route.set_peer(node));
+                node
             }
         };
         let Some(node) = node.filter(|node| nodes.online.contains(node)) else {

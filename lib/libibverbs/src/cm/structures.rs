@@ -121,11 +121,24 @@ pub fn own_node() -> Result<scif::NodeId> {
 pub struct Route {
     pub source: Storage,
     pub destination: Storage,
+    /// `struct rdma_ib_addr`: where both ends are, in words of InfiniBand.
     sgid: Gid,
     dgid: Gid,
     pkey: u16,
     path_rec: *mut c_void,
     num_paths: c_int,
+}
+
+impl Route {
+    /// Sets the peer's node.
+    pub fn set_peer(&mut self, node: NodeId) {
+        self.dgid = gid_of(node);
+    }
+}
+
+/// Returns the global identifier of a node's port.
+fn gid_of(node: NodeId) -> Gid {
+    Gid(verbs::address::gid(verbs::address::lid(node)))
 }
 
 /// `struct rdma_cm_id`, followed by fields that are only for this library.
@@ -325,6 +338,7 @@ impl Id {
             self.pd = shared_pd()?;
         }
         self.port_num = 1;
+        (self.route.sgid, self.route.pkey) = (gid_of(own_node()?), device::PKEY);
         Ok(())
     }
 }
