@@ -14,7 +14,7 @@ use verbs::address::{MULTICAST_QPN, group_lid, lid};
 
 use super::frame::{Frame, Kind};
 use super::group::{self, Group};
-use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId};
+use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
 use super::port_space::qkey;
 use super::queue_pair;
 use super::structures::{ConnParam, Event, EventChannel, Id, Param, UdParam, own_node};
@@ -194,24 +194,25 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
     Ok(told)
 }
 
-/// The peer has agreed: connects the queue pair and tells the peer that it is connected.
-fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
+/// The peer has agreed: connects the queue pair and tells the peer that it is connected. The answer
+/// may come before the call that has asked for the connection has stored the link in the id.
+fn reply(id: *mut Id, link: LinkId, frame: Frame) -> Box<Event> {
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
     let Ok(of) = (unsafe { get_mut(id) }) else {
         return event(id, kind::CONNECT_ERROR, -EINVAL);
     };
-    of.parameters = frame.parameters;
+    (of.link, of.parameters) = (link, frame.parameters);
     let mut told = match of.qp.is_null() {
         // The program connects its own queue pair, and calls `rdma_establish`.
         true => event(id, kind::CONNECT_RESPONSE, 0),
         false => match queue_pair::connect(of) {
             Ok(()) => {
-                link::send(of.link, &Frame::plain(Kind::Ready));
+                link::send(link, &Frame::plain(Kind::Ready));
                 event(id, kind::ESTABLISHED, 0)
             }
             Err(number) => {
                 queue_pair::flush(of);
-                link::send(of.link, &Frame::plain(Kind::Disconnect));
+                link::send(link, &Frame::plain(Kind::Disconnect));
                 event(id, kind::CONNECT_ERROR, -number)
             }
         },
@@ -280,7 +281,11 @@ fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
                 return None;
             }
         },
-        LinkEventKind::Reply(frame) => reply(id, frame),
+        LinkEventKind::Reply(frame) => match what.target {
+            Target::Link(link) => reply(id, link, frame),
+            // Answers come by links only.
+            Target::Id(_) => return None,
+        },
         LinkEventKind::Rejected(status, private) => {
             // SAFETY: an id of ours, which is not destroyed while its events are taken.
             if let Ok(of) = unsafe { get(id) } {
