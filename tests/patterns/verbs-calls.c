@@ -579,9 +579,24 @@ static void memory_that_is_not_there(void) {
     uint32_t key = mr->lkey;
     GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), IBV_REREG_MR_ERR_CMD);
     CHECK(errno == EFAULT);
-    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 4096, 0),
+    void *hole = map(PROT_READ);
+    GIVES(munmap(hole, 4096), 0);
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, hole, 4096, 0),
           IBV_REREG_MR_ERR_CMD);
     CHECK(errno == EFAULT && mr->lkey == key && mr->addr == page);
+    /* Arguments that the change does not use, or that it lacks. */
+    struct { int flags; void *to; size_t length; int access; } wrong[] = {
+        { IBV_REREG_MR_CHANGE_TRANSLATION, NULL, 4096, 0 },
+        { IBV_REREG_MR_CHANGE_TRANSLATION, page, 0, 0 },
+        { IBV_REREG_MR_CHANGE_TRANSLATION, page, 4096, IBV_ACCESS_REMOTE_READ },
+        { IBV_REREG_MR_CHANGE_PD, NULL, 0, IBV_ACCESS_REMOTE_READ },
+    };
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        errno = 0;
+        GIVES(ibv_rereg_mr(mr, wrong[i].flags, pd, wrong[i].to, wrong[i].length, wrong[i].access),
+              IBV_REREG_MR_ERR_INPUT);
+        CHECK(errno == EINVAL && mr->lkey == key && mr->addr == page);
+    }
     GIVES(munmap(page, 4096), 0);
     GIVES(ibv_dereg_mr(mr), 0);
 }

@@ -424,6 +424,43 @@ static void places(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* Calls that are refused as rdma-core refuses them. */
+static void arguments(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *id = resolved(channel, NULL), *asked;
+    struct rdma_conn_param param = { .responder_resources = 129, .retry_count = 1 };
+    struct ibv_qp_init_attr attr = reliable;
+    /* Without a queue pair there are no parameters to choose. */
+    FAILS(rdma_connect(id, NULL), EINVAL);
+    FAILS(rdma_connect(id, &param), EINVAL);
+    param.responder_resources = 254;
+    FAILS(rdma_connect(id, &param), EINVAL);
+    param.responder_resources = 0, param.initiator_depth = 129;
+    FAILS(rdma_connect(id, &param), EINVAL);
+    /* The largest number stands for as many as there are. */
+    param.responder_resources = param.initiator_depth = 255;
+    CHECK(rdma_connect(id, &param) == 0);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    FAILS(rdma_accept(asked, NULL), EINVAL);
+    param.initiator_depth = 129;
+    FAILS(rdma_accept(asked, &param), EINVAL);
+    CHECK(rdma_create_qp(asked, NULL, &attr) == 0);
+    CHECK(rdma_accept(asked, NULL) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id);
+    /* The library says for ids with queue pairs that they are connected. */
+    FAILS(rdma_establish(asked), EINVAL);
+    CHECK(rdma_establish(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    end_with_queue_pair(asked);
+    CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == id);
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+    /* It has a channel of its own already. */
+    CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
+    FAILS(rdma_migrate_id(id, NULL), EINVAL);
+    CHECK(rdma_destroy_id(id) == 0);
+}
+
 /* What the waits use: nothing ever comes by them. */
 static struct ibv_context *device;
 static struct ibv_comp_channel *no_completions;
@@ -538,6 +575,7 @@ int main(int count, char **words) {
     addresses();
     refused_are_flushed(channel);
     places(channel);
+    arguments(channel);
     waits();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");

@@ -260,6 +260,11 @@ fn reregister(
     if flags & !ALL_CHANGES != 0 || flags == 0 {
         return Err(input(EINVAL));
     }
+    let changes = |flag| flags & flag != 0;
+    let lacks_place = wanted.address == 0 || wanted.length == 0;
+    if changes(CHANGE_TRANSLATION) && lacks_place || wanted.access != 0 && !changes(CHANGE_ACCESS) {
+        return Err(input(EINVAL));
+    }
     let pd = match flags & CHANGE_PD {
         0 => region.pd,
         _ => new_pd,
@@ -267,10 +272,10 @@ fn reregister(
     // SAFETY: a domain of ours.
     let domain = unsafe { get(pd) }.map_err(input)?;
     let old = context.raw.region(region.lkey).ok_or(input(EINVAL))?;
-    let moves = flags & CHANGE_TRANSLATION != 0;
+    let moves = changes(CHANGE_TRANSLATION);
     let mut new = old;
     new.pd = domain.id();
-    if flags & CHANGE_ACCESS != 0 {
+    if changes(CHANGE_ACCESS) {
         new.access = access_of(wanted.access).map_err(input)?;
     }
     let mut held = None;

@@ -22,6 +22,8 @@ use crate::{Result, minus_one};
 
 /// Limits of the values in `struct rdma_conn_param`, which are also the values when there is none.
 const MOST_RESOURCES: u8 = 128;
+/// As many resources as there may be: `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`.
+const ALL_RESOURCES: u8 = 255;
 const MOST_RETRIES: u8 = 7;
 /// Backlog of a listener whose program leaves the number open.
 const MOST_WAITING: c_int = 128;
@@ -145,6 +147,7 @@ impl Id {
         if self.link != 0 || self.verbs.is_null() {
             return Err(EINVAL);
         }
+        self.check(param)?;
         let to = self.route.destination.get().ok_or(EINVAL)?;
         let (parameters, private) = self.offer(param)?;
         self.own = parameters;
@@ -160,6 +163,23 @@ impl Id {
         let to = PortId::new(self.peer, to.port);
         self.link = link::connect(to, frame, self.link_events()?.clone(), self.place())?;
         Ok(())
+    }
+
+    /// Checks the parameters of a reliable connection.
+    ///
+    /// # Errors
+    /// `EINVAL`: there are none, and no queue pair that they could be taken from; more resources
+    /// than a queue pair has.
+    fn check(&self, param: Option<&ConnParam>) -> Result<()> {
+        let is_in_range = |count| count <= MOST_RESOURCES || count == ALL_RESOURCES;
+        let is_right = match param {
+            None => !self.qp.is_null(),
+            Some(of) => is_in_range(of.responder_resources) && is_in_range(of.initiator_depth),
+        };
+        match is_right || self.ps != PS_TCP {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
     }
 
     /// Returns the parameters and private data that the id offers to the peer.
@@ -200,6 +220,7 @@ impl Id {
         if self.link == 0 {
             return Err(EINVAL);
         }
+        self.check(param)?;
         let (mut parameters, private) = self.offer(param)?;
         if param.is_none() {
             // The peer's parameters, as seen from this side.
@@ -399,6 +420,10 @@ extern "C" fn rdma_accept(id: *mut Id, param: *const ConnParam) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn rdma_establish(id: *mut Id) -> c_int {
     with(id, None, |id| {
+        // The library says it for a queue pair of the id.
+        if !id.qp.is_null() {
+            return Err(EINVAL);
+        }
         match link::send(id.link, &Frame::plain(Kind::Ready)) {
             true => Ok(()),
             false => Err(ENOTCONN),
@@ -453,6 +478,9 @@ extern "C" fn rdma_set_option(
 extern "C" fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int {
     with(id, None, |id| {
         let is_sync = channel.is_null();
+        if id.is_sync && is_sync {
+            return Err(EINVAL);
+        }
         let events = id.link_events()?.clone();
         let former = id.is_sync.then_some(id.channel);
         if former.is_some() {
