@@ -395,6 +395,95 @@ static void call_mute(uint16_t node) {
     GIVES(close(control), 0);
 }
 
+/* 77: more clients than the backlog has room for. */
+enum { BACKLOG = 2, CLIENTS = 20 };
+
+static int descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void serve_crowd(void) {
+    int control = serve_stream(3079);
+    for (int bypass = 0; bypass < 2; bypass++) {
+        int on = packets(), most = 0, fd;
+        set_option(on, ST_BYPASS, bypass);
+        GIVES(bind_to(on, -1, 3077 + bypass), 0);
+        GIVES(listen(on, BACKLOG), 0);
+        set_waiting(on, 0);
+        /* What a wait needs for itself stays open. */
+        CHECK(poll_one(on, POLLIN, 10) == 0);
+        int before = descriptors();
+        step(control, 'l');
+        /* The program looks, and takes none of them. */
+        for (int i = 0; i < 100; i++) {
+            poll_one(on, POLLIN, 10);
+            int taken = descriptors() - before;
+            most = taken > most ? taken : most;
+        }
+        /* With the bypass a set-up has two descriptors. */
+        CHECK(most > 0 && most <= 2 * BACKLOG * (1 + bypass));
+        /* Those that wait are served all the same. */
+        step(control, 'a');
+        for (int served = 0; served < BACKLOG;) {
+            CHECK(poll_one(on, POLLIN, TIMEOUT_MS) == POLLIN);
+            if ((fd = accept(on, NULL, NULL)) >= 0) {
+                served++;
+                GIVES(close(fd), 0);
+            } else {
+                CHECK(errno == EPROTO || errno == EAGAIN);
+            }
+        }
+        /* The others need not wait for an answer. */
+        GIVES(close(on), 0);
+        step(control, 'e');
+        await(control, 'k');
+    }
+    GIVES(close(control), 0);
+}
+
+/* The next letter of the other side, if it is there. */
+static int comes(int control, char letter) {
+    if (poll_one(control, POLLIN, 10) == 0)
+        return 0;
+    await(control, letter);
+    return 1;
+}
+
+static void call_crowd(uint16_t node) {
+    int control = call_stream(node, 3079), fds[CLIENTS];
+    for (int bypass = 0; bypass < 2; bypass++) {
+        await(control, 'l');
+        for (int i = 0; i < CLIENTS; i++)
+            fds[i] = -1;
+        /* Those that were refused try again, and the set-ups of the others go on. */
+        const char *letters = "ae";
+        while (*letters) {
+            for (int i = 0; i < CLIENTS; i++) {
+                if (fds[i] < 0) {
+                    fds[i] = packets();
+                    set_option(fds[i], ST_BYPASS, bypass);
+                    set_waiting(fds[i], 0);
+                    if (try_connect(fds[i], node, 3077 + bypass) == 0 || errno == EINPROGRESS)
+                        continue;
+                } else if ((poll_one(fds[i], POLLOUT, 0) & (POLLERR | POLLHUP)) == 0) {
+                    continue;
+                }
+                GIVES(close(fds[i]), 0);
+                fds[i] = -1;
+            }
+            letters += comes(control, *letters);
+        }
+        step(control, 'k');
+        for (int i = 0; i < CLIENTS; i++)
+            if (fds[i] >= 0)
+                GIVES(close(fds[i]), 0);
+    }
+    GIVES(close(control), 0);
+}
+
 const struct pattern patterns[] = {
     { 71, "boundaries of messages", serve_boundaries, call_boundaries },
     { 72, "large messages", serve_large, call_large },
@@ -402,6 +491,7 @@ const struct pattern patterns[] = {
     { 74, "options", NULL, call_options },
     { 75, "strangers", serve_strangers, call_strangers },
     { 76, "peers that say nothing", serve_mute, call_mute },
+    { 77, "more peers than the backlog", serve_crowd, call_crowd },
     { 0, NULL, NULL, NULL },
 };
 

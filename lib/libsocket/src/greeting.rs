@@ -89,6 +89,11 @@ impl Greeting {
         }
     }
 
+    /// Whether the set-up still waits for the peer.
+    pub fn is_silent(&mut self) -> bool {
+        self.advance() == Ok(false)
+    }
+
     /// Completes the set-up after [`advance`](Self::advance) has returned `true`.
     ///
     /// # Errors

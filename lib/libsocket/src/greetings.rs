@@ -10,33 +10,49 @@ use crate::greeting::{Accepted, Greeting};
 use crate::socket::Socket;
 use crate::{Result, address, errors, node};
 
-/// Accepts all requests that wait at a listener. As many peers as its backlog may be silent;
-/// beyond that, the set-ups of the oldest fail.
+/// Most peers that may be silent at a listener, and most set-ups that may have ended there: a
+/// thread that waits watches the descriptors of all of them (`MOST_WATCHED` of the C library).
+const MOST_KEPT: usize = 63;
+
+/// The set-up, if its peer is silent.
+fn silent_one(greeting: &mut Greeting) -> Option<&mut Greeting> {
+    greeting.is_silent().then_some(greeting)
+}
+
+/// Accepts requests that wait at a listener, until as many set-ups as its backlog have ended: the
+/// others wait until the program takes these. As many peers as the backlog may be silent; beyond
+/// that, the set-ups of the oldest fail.
 fn take_requests(number: usize, listener: &Socket, greetings: &mut Vec<Greeting>) -> Result<()> {
     let Some(transfers) = &listener.transfers else {
         return Ok(());
     };
     let state = listener.state();
-    loop {
+    // SCIF accepts from all nodes; a socket bound to the loopback address must not.
+    let is_local_only = state.bound.is_some_and(address::is_loopback);
+    let most = state.backlog.clamp(1, MOST_KEPT);
+    let mut silent = 0;
+    for greeting in greetings.iter_mut() {
+        silent += usize::from(greeting.is_silent());
+    }
+    while greetings.len() - silent < most {
         let (new, peer) = match raw::accept(number, 0) {
             Ok(accepted) => accepted,
             Err(EAGAIN) => break,
             Err(error) => return Err(errors::accept(error)),
         };
         let file = Fd::new(new);
-        // SCIF accepts from all nodes; a socket bound to the loopback address must not.
-        let is_local_only = state.bound.is_some_and(address::is_loopback);
-        if !is_local_only || peer.node() == node::own() {
-            greetings.push(Greeting::begin(file, peer, &transfers.lock()));
+        if is_local_only && peer.node() != node::own() {
+            continue;
         }
-    }
-    let mut silent: Vec<&mut Greeting> = greetings
-        .iter_mut()
-        .filter_map(|greeting| (greeting.advance() == Ok(false)).then_some(greeting))
-        .collect();
-    let surplus = silent.len().saturating_sub(state.backlog.max(1));
-    for greeting in silent.iter_mut().take(surplus) {
-        greeting.fail();
+        let mut greeting = Greeting::begin(file, peer, &transfers.lock());
+        silent += usize::from(greeting.is_silent());
+        greetings.push(greeting);
+        if silent > most
+            && let Some(oldest) = greetings.iter_mut().find_map(silent_one)
+        {
+            oldest.fail();
+            silent -= 1;
+        }
     }
     Ok(())
 }
