@@ -55,7 +55,7 @@ static void *result_of_wait(int (*wait_by)(int), int way, int cancels) {
     usleep(10000);
     if (cancels)
         CHECK(pthread_cancel(thread) == 0);
-    for (long start = milliseconds(); !waiter->is_ended && milliseconds() < start + 10000;) {
+    for (long start = milliseconds(); !waiter->is_ended && milliseconds() < start + 60000;) {
         int sent = cancels ? 0 : pthread_kill(thread, SIGUSR1);
         /* It may just have ended. */
         CHECK(sent == 0 || sent == ESRCH);
