@@ -7,10 +7,11 @@ use verbs_core::record::{
     Ack, Address, Answer, AtomicCall, DatagramPiece, Fault as Wrong, Grant, Marks, Piece, Ready,
     Record, Refusal,
 };
-use verbs_core::types::{Access, Atomic};
+use verbs_core::types::{Access, Atomic, QpType};
 
 use super::World;
 use super::net::lane;
+use super::program::Arena;
 use crate::faults::Fault;
 use crate::rng::Rng;
 
@@ -26,8 +27,15 @@ impl World {
             return Ok(());
         };
         let windows = self.net.borrow().peers_windows(lane);
+        // A receiving half of XRC lets its peer reach the memory of all domains that have queues
+        // of its XRC domain, as both do.
+        let reached = match pair.kind_of(1 - side) {
+            QpType::XrcRecv => &victim.arenas[..],
+            _ => core::slice::from_ref(&victim.arenas[pair.arena]),
+        };
         for (_, place, _) in &windows {
-            if !victim.arenas[pair.arena].holds(place.address, place.length) {
+            let is_in = |arena: &Arena| arena.holds(place.address, place.length);
+            if !reached.iter().any(is_in) {
                 return Err("a window on memory of another domain".into());
             }
         }
