@@ -110,7 +110,7 @@ impl Frames {
     /// These frames as the beginning of a further check: with as many in the kernel's heap as
     /// `before`, if there were more. By the order in which they come and go its objects are in
     /// fewer pages or in more, and a page that comes back is none that is lost.
-    fn as_beginning(mut self, before: &Self) -> Self {
+    fn into_beginning(mut self, before: &Self) -> Self {
         let most = before.count(HEAP).cast_unsigned();
         if let Some((_, count)) = self.parts.iter_mut().find(|(name, _)| name == HEAP) {
             let less = most.saturating_sub(*count);
@@ -154,7 +154,7 @@ pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>,
         let changes = now.changes_since(&before);
         println!("{name}: {changes}");
         let is_in = is_enough(&now);
-        Ok((is_in, changes, now.as_beginning(&before)))
+        Ok((is_in, changes, now.into_beginning(&before)))
     });
     let (result, now) = match found {
         Ok((true, _, now)) => (Ok(()), Ok(now)),
