@@ -5,6 +5,7 @@
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use hal::clock::ticks;
 use runtime::sync::Mutex;
@@ -44,6 +45,15 @@ fn header(number: u64) -> Header {
     [number, !number, !number, !number]
 }
 
+/// The answer of a server that has received headers: their number, or 0 if the last one is not the
+/// one with the last number.
+fn counted(headers: u64, last: Header) -> u64 {
+    match last == header(headers.wrapping_sub(1)) {
+        true => headers,
+        false => 0,
+    }
+}
+
 /// Headers in one call of the tests that send several.
 const SEVERAL: usize = 16;
 
@@ -57,8 +67,9 @@ enum Verb {
     Echo = 2,
     /// Answer `argument` headers, each by a put of 8 bytes and a header.
     EchoPuts = 3,
-    /// Answer at once, receive `argument` headers, and answer with the number of those that were
-    /// right.
+    /// Answer at once, receive `argument` headers, and answer with their number if the last one was
+    /// right. Only that one is checked, as in a stream of messages: checking takes longer than a
+    /// pull, and would be what is measured.
     Take = 4,
     /// Fill the mapped memory with the pattern of a seed.
     Fill = 5,
@@ -241,25 +252,27 @@ impl End {
 
     fn take(&mut self, headers: u64) -> Result<u64> {
         self.sender.push(&READY)?;
-        let mut right = 0;
-        for number in 0..headers {
-            right += u64::from(self.receiver.pull::<Header>()? == header(number));
+        let mut last = Header::default();
+        for _ in 0..headers {
+            // All of it is received, as by a program that looks at it.
+            last = black_box(self.receiver.pull()?);
         }
-        Ok(right)
+        Ok(counted(headers, last))
     }
 
     fn take_some(&mut self, headers: u64) -> Result<u64> {
         self.sender.push(&READY)?;
-        let (mut taken, mut right) = (0, 0);
+        let mut taken = 0;
         let mut some = [Header::default(); SEVERAL];
+        let mut last = Header::default();
         while taken < headers {
             let count = self.receiver.pull_some(&mut some)?;
-            for (number, found) in (taken..).zip(&some[..count]) {
-                right += u64::from(*found == header(number));
+            if let Some(found) = some[..count].last() {
+                last = *found;
             }
             taken += count as u64;
         }
-        Ok(right)
+        Ok(counted(taken, last))
     }
 }
 
