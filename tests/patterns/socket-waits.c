@@ -1,8 +1,10 @@
 /* Waits for sockets among other descriptors: an answer that comes soon costs the driver no request,
  * and whatever may end a wait ends one that has just begun as well as one that sleeps for long. */
 #include "socket.h"
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/time.h>
 #include <time.h>
 
 /* Round trips of a batch, the requests that reading a counter takes, and tries for a calm batch on a
@@ -310,9 +312,63 @@ static void call_ends(uint16_t node) {
     end_of(&of);
 }
 
+/* Listens, and accepts only when told to. */
+static void serve_late(void) {
+    int control = serve_stream(3305), listener = listen_on(3306);
+    step(control, 'l');
+    await(control, 'a');
+    int fd = accept_on(listener);
+    await(fd, 'd');
+    read_end(fd);
+    GIVES(close(listener), 0);
+    GIVES(close(fd), 0);
+    GIVES(close(control), 0);
+}
+
+static void interrupt(int number) {
+    (void)number;
+}
+
+static void set_send_limit(int fd, long milliseconds) {
+    struct timeval limit = { milliseconds / 1000, milliseconds % 1000 * 1000 };
+    GIVES(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit), 0);
+}
+
+/* A connect whose wait has ended goes on, and the next call waits for it. */
+static void call_late(uint16_t node) {
+    int control = call_stream(node, 3305), fd = stream(), other = stream();
+    await(control, 'l');
+    struct sigaction action = { .sa_handler = interrupt }, before;
+    /* Again and again: the first alarm may come before the wait. */
+    struct itimerval alarms = { { 0, 50000 }, { 0, 50000 } }, none = { { 0, 0 }, { 0, 0 } };
+    GIVES(sigaction(SIGALRM, &action, &before), 0);
+    GIVES(setitimer(ITIMER_REAL, &alarms, NULL), 0);
+    FAILS(try_connect(fd, node, 3306), EINTR);
+    FAILS(try_connect(fd, node, 3306), EINTR);
+    GIVES(setitimer(ITIMER_REAL, &none, NULL), 0);
+    GIVES(sigaction(SIGALRM, &before, NULL), 0);
+    GIVES(poll_one(fd, POLLOUT, 0), 0);
+    set_send_limit(fd, 50);
+    FAILS(try_connect(fd, node, 3306), EALREADY);
+    FAILS(send(fd, "d", 1, 0), EAGAIN);
+    set_send_limit(other, 50);
+    FAILS(try_connect(other, node, 3306), EINPROGRESS);
+    GIVES(close(other), 0);
+    CHECK(!(fcntl(fd, F_GETFL) & O_NONBLOCK));
+    step(control, 'a');
+    set_send_limit(fd, 0);
+    GIVES(try_connect(fd, node, 3306), 0);
+    FAILS(try_connect(fd, node, 3306), EISCONN);
+    step(fd, 'd');
+    GIVES(close(fd), 0);
+    read_end(control);
+    GIVES(close(control), 0);
+}
+
 const struct pattern patterns[] = {
     { 101, "answers that come soon", serve_echoes, call_echoes },
     { 102, "what ends a wait", serve_ends, call_ends },
+    { 103, "a connect that is waited for again", serve_late, call_late },
     { 0, NULL, NULL, NULL },
 };
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use runtime::time::Instant;
 use scif::raw;
-use scif_abi::PortId;
+use scif_abi::{Port, PortId};
 use scif_abi::flags::{AcceptFlags, Readiness};
 use skiff_libc::descriptor;
 use syscall::error::{
@@ -16,7 +16,7 @@ use syscall::error::{
 use crate::address::{self, AF_INET, Address};
 use crate::options::Options;
 use crate::socket::{self, Phase, Place, Socket};
-use crate::transfer::Waiting;
+use crate::transfer::{self, Waiting};
 use crate::transfers::Transfers;
 use crate::{Result, errors, greetings, lingering, messages, node, transfers};
 
@@ -287,21 +287,24 @@ fn address_of(end: PortId, is_local: bool) -> Address {
     Address { host, port }
 }
 
-/// `connect`.
+/// `connect`. A call that stops waiting, for a signal or because `SO_SNDTIMEO` is over, leaves the
+/// connect under way: the next call waits for it again, as on Linux.
 ///
 /// # Errors
 /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EALREADY`, `EBADF`, `ECONNREFUSED`, `EHOSTUNREACH`,
-/// `EINPROGRESS`, `EINTR`, `EISCONN`, `ENETUNREACH`, `ENOTSOCK`, `EOPNOTSUPP` listening,
-/// `ETIMEDOUT`.
+/// `EINPROGRESS` not waiting, or the limit is over, `EINTR`, `EISCONN`, `ENETUNREACH`, `ENOTSOCK`,
+/// `EOPNOTSUPP` listening, `ETIMEDOUT`.
 pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let (index, socket) = socket::find(number)?;
     if family != AF_INET {
         return Err(EAFNOSUPPORT);
     }
+    let limit = socket.options.lock().send_limit;
+    let waiting = Waiting::new(&socket, 0, limit);
     let was_connecting = matches!(socket.state().phase, Phase::Connecting(..));
     socket.collect(index);
     match socket.state().phase {
-        Phase::Connecting(..) => return Err(EALREADY),
+        Phase::Connecting(..) => return wait_for_connect(index, &socket, waiting, EALREADY),
         Phase::Listening => return Err(EOPNOTSUPP),
         Phase::Connected if was_connecting => return Ok(()),
         Phase::Connected => return Err(EISCONN),
@@ -321,7 +324,7 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let is_local = to.host == address::ANY || address::is_loopback(to.host);
     socket.update(|state| state.is_local = is_local);
     let since = Instant::now();
-    match raw::connect(index, peer) {
+    match begin_connect(index, &socket, peer) {
         Ok(_) => {
             let established = socket.establish(index).ok_or(EALREADY)?;
             established.map_err(|error| match socket.state().is_closed {
@@ -333,9 +336,39 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
         }
         Err(EINPROGRESS) => {
             socket.update(|state| state.phase = Phase::Connecting(peer, since));
-            Err(EINPROGRESS)
+            wait_for_connect(index, &socket, waiting, EINPROGRESS)
         }
         Err(error) => Err(errors::connect(error, since.elapsed())),
+    }
+}
+
+/// Begins a connect, and does not wait for its end: in the driver, a signal would give up a wait,
+/// and nothing would limit it.
+fn begin_connect(index: usize, socket: &Socket, peer: PortId) -> Result<Port> {
+    if socket.is_nonblocking() {
+        return raw::connect(index, peer);
+    }
+    raw::set_nonblocking(index, true)?;
+    let begun = raw::connect(index, peer);
+    // The program may have changed the flag meanwhile.
+    raw::set_nonblocking(index, socket.is_nonblocking())?;
+    begun
+}
+
+/// Waits until a connect that is under way has ended. `over`: the error when the waiting
+/// ends first.
+///
+/// # Errors
+/// Those of [`connect`].
+fn wait_for_connect(index: usize, socket: &Socket, waiting: Waiting, over: i32) -> Result<()> {
+    if matches!(waiting, Waiting::No) {
+        return Err(over);
+    }
+    match transfer::wait_for_connection(index, socket, waiting) {
+        Ok(_) => Ok(()),
+        Err(_) if socket.state().is_closed => Err(EBADF),
+        Err(EAGAIN) => Err(over),
+        Err(error) => Err(error),
     }
 }
 
