@@ -26,6 +26,13 @@ step node-left $? "node 1 is still online a minute after its end"
 grep -q '^1 .* lost .* left' /scheme/scif/nodes
 step said-so $? "$(cat /scheme/scif/nodes)"
 wait "$worker"
-cat <&7 > /dev/null 2>&1
-step connections-ended 0
+[ $? -ne 0 ]
+step worker-ended $? "it succeeded, although its node has left"
+rest=$(cat <&7 2> /dev/null)
+[ -z "$rest" ]
+step file-ended $? "$rest"
+exec 7>&-
+no_connections() { [ "$(wc -l < /scheme/scif/connections)" -le 1 ]; }
+until_true no_connections
+step connections-ended $? "$(cat /scheme/scif/connections)"
 exit "$failed"
