@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -513,7 +514,77 @@ static void too_large_threads(void) {
     CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
-int main(void) {
+/* Threads of a program that is replaced: each counts, and uses what the library guards. */
+static volatile long *counts;
+
+static void *count_for_ever(void *argument) {
+    for (;;) {
+        free(malloc(64 + (size_t)argument));
+        counts[(long)argument]++;
+    }
+    return NULL;
+}
+
+static char *own_path, pipe_end[16];
+
+static void *become_another(void *unused) {
+    execl(own_path, own_path, "another", pipe_end, (char *)NULL);
+    _exit(7);
+    return unused;
+}
+
+/* exec by the first thread and by another one, beside threads that work: they end, and the process
+ * goes on as the new program alone. */
+static void exec_among_threads(void) {
+    counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(counts != MAP_FAILED);
+    for (int round = 0; round < 6; round++) {
+        int ready[2], ended;
+        char byte = 0;
+        CHECK(pipe(ready) == 0);
+        snprintf(pipe_end, sizeof pipe_end, "%d", ready[1]);
+        pid_t process = fork();
+        if (process == 0) {
+            pthread_t thread;
+            for (long i = 0; i < THREADS - 1; i++)
+                if (pthread_create(&thread, NULL, count_for_ever, (void *)i) != 0)
+                    _exit(6);
+            while (counts[0] == 0 || counts[THREADS - 2] == 0)
+                sched_yield();
+            if (round % 2 == 0)
+                become_another(NULL);
+            if (pthread_create(&thread, NULL, become_another, NULL) != 0)
+                _exit(6);
+            count_for_ever((void *)(THREADS - 1L));
+        }
+        CHECK(close(ready[1]) == 0);
+        CHECK(read(ready[0], &byte, 1) == 1 && byte == 'r');
+        long before[THREADS];
+        memcpy(before, (const void *)counts, sizeof before);
+        usleep(30000);
+        CHECK(memcmp(before, (const void *)counts, sizeof before) == 0);
+        CHECK(kill(process, 0) == 0 && close(ready[0]) == 0);
+        CHECK(kill(process, SIGTERM) == 0);
+        CHECK(waitpid(process, &ended, 0) == process);
+        CHECK(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM);
+        memset((void *)counts, 0, sizeof before);
+    }
+    CHECK(munmap((void *)counts, 4096) == 0);
+}
+
+/* The program that `exec_among_threads` starts. */
+static int another(int pipe) {
+    if (write(pipe, "r", 1) != 1)
+        return 5;
+    for (;;)
+        pause();
+}
+
+int main(int count, char **arguments) {
+    if (count == 3 && !strcmp(arguments[1], "another"))
+        return another(atoi(arguments[2]));
+    own_path = arguments[0];
+    exec_among_threads();
     too_large_threads();
     all_keys();
     read_write_locks();

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use runtime::time::Instant;
 use scif::raw;
-use scif_abi::{Port, PortId};
 use scif_abi::flags::{AcceptFlags, Readiness};
+use scif_abi::{Port, PortId};
 use skiff_libc::descriptor;
 use syscall::error::{
     EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL,

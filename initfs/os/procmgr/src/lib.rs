@@ -1,5 +1,5 @@
 //! The parts of the process manager that make no system calls: the [`table`] of processes, the
-//! [`process`]es in it, and their [`signals`].
+//! [`process`]es in it, their [`threads`] and their [`signals`].
 #![no_std]
 
 extern crate alloc;
@@ -9,3 +9,4 @@ pub mod signals;
 pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod threads;

@@ -26,6 +26,9 @@ use crate::kernel::Kernel;
 /// Longest name of a part of a process or thread, in bytes: that of the kernel.
 const MAX_PART: usize = 64;
 
+/// The call of a thread that ends the others of its process.
+const END_OTHERS: u64 = 0;
+
 /// Most handles of one process. The end of each is looked for among all.
 const MAX_HANDLES: usize = 64;
 
@@ -354,6 +357,12 @@ impl SchemeSync for ProcScheme {
         if let Ok(Handle::Signals(pid)) = self.handles.get(id) {
             let former = self.call_signals(*pid, metadata)?;
             return Ok(read_at(&former, payload, 0));
+        }
+        if let Ok(&Handle::Thread(pid, number)) = self.handles.get(id) {
+            return match metadata {
+                [END_OTHERS, ..] => self.table.end_others(pid, number),
+                _ => Err(Error::new(EINVAL)),
+            };
         }
         let pid = self.process_of(id)?;
         self.call_process(pid, payload, metadata)

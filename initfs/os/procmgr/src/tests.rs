@@ -117,6 +117,36 @@ fn errno<T>(result: Result<T>) -> i32 {
 }
 
 #[test]
+fn a_program_that_is_replaced_keeps_one_thread() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    let second = table.add_thread(pid, None).unwrap();
+    table.add_thread(pid, None).unwrap();
+    assert_eq!(errno(table.end_others(pid, 9)), ESRCH);
+    // The second thread is the one that stays.
+    assert_eq!(table.end_others(pid, second).unwrap(), 2);
+    let killed = |records: &Records| {
+        records
+            .borrow()
+            .iter()
+            .map(|it| it.killed)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(killed(&records), [false, true, false, true]);
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(table.end_others(pid, second).unwrap(), 1);
+    // The kernel knows of the end before the table does.
+    records.borrow_mut()[3].end = Some(End::Ended);
+    assert_eq!(table.end_others(pid, second).unwrap(), 0);
+    report(&mut table, &records, 3, End::Ended);
+    // The process goes on, and its end is that of the thread that is left.
+    assert_eq!(table.wait(INIT, Wanted::Any, true).unwrap(), None);
+    report(&mut table, &records, 2, End::Ended);
+    assert_eq!(table.wait(INIT, Wanted::Any, true).unwrap(), Some((pid, 0)));
+    assert_eq!(errno(table.end_others(pid, second)), ESRCH);
+}
+
+#[test]
 fn exit_reaches_the_parent_once() {
     let (mut table, records) = table();
     let pid = child(&mut table, INIT);

@@ -11,8 +11,8 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{
-    arrivals, descriptor, environment, errno, files, linux_names, segments, slashes, stream,
-    strings,
+    arrivals, descriptor, environment, errno, files, linux_names, pthread, segments, slashes,
+    stream, strings,
 };
 
 unsafe extern "C" {
@@ -475,7 +475,10 @@ unsafe extern "C" fn exec_command(exec: *mut c_void) {
     let exec = unsafe { &mut *exec.cast::<Exec>() };
     let caught = arrivals::leave();
     let attached = segments::leave();
-    exec.error = Some(exec.command.exec());
+    exec.error = Some(match pthread::handle_of(pthread::own()) {
+        Ok(thread) => exec.command.exec_in(thread),
+        Err(error) => error,
+    });
     segments::resume(attached);
     arrivals::resume(caught);
 }

@@ -1,35 +1,58 @@
 //! Replaces the program of this process with another one.
 //!
-//! The new program is loaded into a new address space while this one still runs. Then the
-//! descriptors are arranged, and closing the handle that selects the address space switches to it:
-//! process id, parent, credentials and namespace stay. The handle is opened only when nothing can
-//! fail any more, as an error would close it, too.
+//! The new program is loaded into a new address space while this one still runs. Then the other
+//! threads end, the descriptors are arranged, and closing the handle that selects the address space
+//! switches to it: process id, parent, credentials and namespace stay. The handle is opened only
+//! when nothing can fail any more, as an error would close it, too.
 
 use alloc::vec::Vec;
 
 use libredox::Fd;
 use syscall::error::{EIO, Error, Result};
 
-use super::{Command, Stdio, rename};
+use super::{Command, Stdio, fork, rename};
 use crate::spawn::{self, Launch};
 use crate::state::{self, aux};
-use crate::{fd, fdtable, path};
+use crate::{fd, fdtable, path, thread};
+
+/// The call of the process manager that kills all threads of a process but the one behind the
+/// descriptor, and returns how many have not ended yet.
+const END_OTHERS: u64 = 0;
+
+/// Ends all threads of this process but the calling one, to which the descriptor belongs.
+///
+/// # Errors
+/// Those of the process manager.
+fn end_others(thread: usize) -> Result<()> {
+    // As for a fork: none of them ends in the middle of a change to the runtime's data.
+    let _held = fork::hold();
+    while fd::call_rw(thread, &mut [], &[END_OTHERS])? > 0 {
+        thread::yield_now();
+    }
+    Ok(())
+}
 
 impl Command {
-    /// Replaces this process's program. Returns only if that is impossible, with the reason and
-    /// nothing changed (EIO: a step failed after which there was no way back, and standard streams
-    /// may be gone). Descriptors that were not requested are closed. Must not be called while the
-    /// process has more than one thread. User, group and namespace settings of the command have no
-    /// effect.
+    /// Replaces this process's program; to be called by the first thread. Returns only if that is
+    /// impossible, with the reason and nothing changed (EIO: a step failed after which there was no
+    /// way back, and other threads and standard streams may be gone). Descriptors that were not
+    /// requested are closed, and the process's other threads end. User, group and namespace
+    /// settings of the command have no effect.
     pub fn exec(&mut self) -> Error {
-        match self.replace() {
+        self.exec_in(state::thread_fd())
+    }
+
+    /// As [`exec`](Self::exec), for any thread. `thread`: the descriptor of the calling one, which
+    /// becomes the only thread of the new program.
+    pub fn exec_in(&mut self, thread: usize) -> Error {
+        match self.replace(thread) {
             Ok(()) => Error::new(EIO),
             Err(error) => error,
         }
     }
 
-    fn replace(&self) -> Result<()> {
-        let thread = fd::check(state::thread_fd())?;
+    fn replace(&self, thread: usize) -> Result<()> {
+        let thread = fd::check(thread)?;
         let mut found = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
@@ -77,6 +100,9 @@ impl Command {
         // The name is only for display; if the process manager refuses it, the exec continues.
         let _ = rename(state::proc_fd(), &found.path);
         drop(found);
+        if !thread::is_alone() {
+            end_others(thread)?;
+        }
 
         for (number, source) in &streams {
             fd::dup2(source.raw(), *number, b"").map_err(|_| Error::new(EIO))?;

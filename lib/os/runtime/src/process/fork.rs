@@ -167,21 +167,26 @@ fn prepare(own_thread: usize, process: Fd) -> Result<Record> {
     })
 }
 
-/// Copies memory and file table while no other thread is in the middle of a change to the
-/// runtime's data. Both processes return from this, and release the locks.
-///
-/// # Safety
-/// That of [`fork`].
-unsafe fn split(record: &mut Record) -> usize {
+/// Keeps other threads from changing the runtime's data as long as the result lives.
+pub(super) fn hold() -> impl Sized {
     // In the order in which the runtime nests these locks.
-    let _held = (
+    (
         env::hold(),
         state::hold(),
         thread::hold(),
         spawn::hold_choices(),
         fdtable::hold(),
         heap::hold(),
-    );
+    )
+}
+
+/// Copies memory and file table while no other thread is in the middle of a change to the
+/// runtime's data. Both processes return from this, and release the locks.
+///
+/// # Safety
+/// That of [`fork`].
+unsafe fn split(record: &mut Record) -> usize {
+    let _held = hold();
     // SAFETY: the record lives across the call; what follows runs once in each process, with a
     // stack of its own.
     unsafe { runtime_fork(ptr::from_mut(record).cast()) }
