@@ -120,21 +120,21 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         .core
         .create_qp(number, init)
         .map_err(refused);
-    let qp = Qp {
-        number,
-        user_handle: wanted.user_handle,
-        pd: wanted.pd,
-        send_cq: (kind != QpType::XrcRecv).then_some(wanted.send_cq),
-        recv_cq: (!matches!(kind, QpType::XrcRecv | QpType::XrcSend)).then_some(wanted.recv_cq),
-        srq: wanted.srq,
-        destination: abi::Destination::default(),
-        other: abi::Destination::default(),
-        groups: BTreeMap::new(),
-        slots: slots(number, &wanted.capacity),
-        report: abi::QpReport::default(),
-    };
     let inserted = created.and_then(|()| {
-        let slots = qp.slots;
+        let slots = slots(number, &wanted.capacity);
+        let qp = Qp {
+            number,
+            user_handle: wanted.user_handle,
+            pd: wanted.pd,
+            send_cq: (kind != QpType::XrcRecv).then_some(wanted.send_cq),
+            recv_cq: (!matches!(kind, QpType::XrcRecv | QpType::XrcSend)).then_some(wanted.recv_cq),
+            srq: wanted.srq,
+            destination: abi::Destination::default(),
+            other: abi::Destination::default(),
+            groups: BTreeMap::new(),
+            slots,
+            report: abi::QpReport::default(),
+        };
         let inserted = call.charge_slots(slots).and_then(|()| {
             let inserted = call.insert(Object::Qp(qp));
             if inserted.is_err() {
@@ -205,8 +205,8 @@ fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
 /// Places for scatter/gather elements that a queue pair is charged for; none if a library runs it.
 fn slots(number: u32, capacity: &Capacity) -> u64 {
     let places = |requests: u32, elements: u32| u64::from(requests) * u64::from(elements.max(1));
-    let all =
-        places(capacity.send_wr, capacity.send_sge) + places(capacity.recv_wr, capacity.recv_sge);
+    let sends = places(capacity.send_wr, capacity.send_sge);
+    let all = sends.saturating_add(places(capacity.recv_wr, capacity.recv_sge));
     if number < FIRST_LIBRARY_QPN { all } else { 0 }
 }
 

@@ -67,6 +67,18 @@ fn queue_pairs() {
             },
         ),
         with(
+            "sizes whose product and sum no number holds",
+            EINVAL,
+            abi::CreateQp {
+                max_send_wr: u32::MAX,
+                max_recv_wr: u32::MAX,
+                max_send_sge: u32::MAX,
+                max_recv_sge: u32::MAX,
+                max_inline_data: u32::MAX,
+                ..good
+            },
+        ),
+        with(
             "no such shared queue",
             EINVAL,
             abi::CreateQp { is_srq: 1, ..good },
