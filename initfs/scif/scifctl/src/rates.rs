@@ -40,7 +40,7 @@ pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
             rate(outgoing),
             cell("pid"),
         ];
-        lines.push((incoming + outgoing, line.join(" ")));
+        lines.push((incoming.saturating_add(outgoing), line.join(" ")));
     }
     lines.sort_by_key(|(moved, _)| core::cmp::Reverse(*moved));
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
@@ -67,5 +67,17 @@ mod tests {
                     2  0/97   1/2052  connected       0        9  4.0      0.0         8\n \
                     1  0/95   1/2050  connected       3        0  0.5      0.2         7\n";
         assert_eq!(table.text(), rows);
+    }
+    #[test]
+    fn the_largest_numbers_are_rates() {
+        const COLUMNS: &str = "id local peer state unread unacked in out pid";
+        let look = |lines: &str| Table::with_columns(COLUMNS, lines);
+        let most = u64::MAX;
+        let after = look(&format!(
+            "1 0/95 1/2050 connected 0 0 5 5 7\n2 0/96 1/2051 connected 0 0 {most} {most} 7"
+        ));
+        let table = rates(&look(""), &after, 1.0);
+        let found: Vec<_> = table.rows().map(|row| row.cell("id")).collect();
+        assert_eq!(found, [Some("2"), Some("1")]);
     }
 }

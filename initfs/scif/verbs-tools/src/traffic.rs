@@ -47,7 +47,10 @@ pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
             cell("errors"),
             cell("pid"),
         ];
-        lines.push((sent + received + sends + receives, line.join(" ")));
+        // Programs choose these numbers.
+        let moved = [sent, received, sends, receives];
+        let weight = moved.into_iter().fold(0, u64::saturating_add);
+        lines.push((weight, line.join(" ")));
     }
     lines.sort_by_key(|(weight, _)| core::cmp::Reverse(*weight));
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
@@ -140,6 +143,19 @@ mod tests {
         assert_eq!(lines[2][7..11], ["0", "0.0", "0", "0.0"]);
         // A table of a daemon that was restarted.
         assert_eq!(rates(&after, &qps(""), 1.0).len(), 0);
+    }
+
+    #[test]
+    fn the_largest_numbers_that_a_program_can_report_are_rates() {
+        let most = u64::MAX;
+        let before = qps("");
+        let after = qps(&format!(
+            "1 4 78 RC RTS 0x2 98 1 4 5 5 5 5 0 5\n\
+             1 3 77 RC RTS 0x2 99 0 4 {most} {most} {most} {most} {most} 5\n"
+        ));
+        let table = rates(&before, &after, 1.0);
+        let found: Vec<_> = table.rows().map(|row| row.cell("qpn")).collect();
+        assert_eq!(found, [Some("77"), Some("78")]);
     }
 
     #[test]
