@@ -17,10 +17,10 @@
 //! | [`streams`] | how much SCIF has moved between nodes |
 //! | [`files`] | the text files and the class tree |
 //! | [`group`] | datagrams for multicast groups, put together from records |
-//! | [`shares`] | which connection a full relay ends |
+//! | [`shares`] | which connection is ended when a user or a node has too many |
 //! | `listening` | a listener of the daemon's own; on Redox only, and in tests |
 //! | `relay` | passes datagrams for groups to programs and nodes; on Redox only, and in tests |
-//! | `wire` | carries management datagrams between nodes; on Redox only |
+//! | `wire` | carries management datagrams between nodes; on Redox only, and in tests |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
 //!
 //! The rules of verbs are in `verbs-core`; this crate reads commands, keeps handles, counts
@@ -49,7 +49,7 @@ pub mod scheme;
 pub mod shared;
 pub mod shares;
 pub mod streams;
-#[cfg(target_os = "redox")]
+#[cfg(any(test, target_os = "redox"))]
 pub mod wire;
 
 #[cfg(test)]

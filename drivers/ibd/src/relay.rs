@@ -22,11 +22,10 @@ use verbs_core::address;
 
 use crate::group::{Assembly, MOST_BYTES};
 use crate::listening::Listening;
-use crate::shares::{surplus, users};
+use crate::shares::{surplus, surplus_of_node, users};
 
-/// Most connections of programs, and of other nodes' daemons.
+/// Most connections of programs.
 const MOST_PROGRAMS: usize = 512;
-const MOST_DAEMONS: usize = 64;
 /// Most connections whose peers have not sent their greeting, and most that are accepted before
 /// other work has its turn.
 const MOST_SILENT: usize = 64;
@@ -45,8 +44,8 @@ const IDLE: u64 = 1_000_000_000;
 /// A connection that a program or another node's daemon has made.
 struct Lane {
     endpoint: Endpoint,
-    /// The SCIF port of its peer.
-    peer: Port,
+    /// The node and SCIF port of its peer.
+    peer: PortId,
     /// Whether its peer is on another node, and so is that node's daemon.
     is_daemon: bool,
     greeting: Vec<u8>,
@@ -156,15 +155,18 @@ impl Relay {
             // A daemon's port is root's, so a connection from another node by another user is
             // none.
             let is_allowed = !is_daemon || peer.is_of_root();
-            let daemons = self.lanes.iter().filter(|lane| lane.is_daemon);
-            let has_room = !is_daemon || daemons.count() < MOST_DAEMONS;
-            if !is_allowed || !has_room || endpoint.set_nonblocking(true).is_err() {
+            if !is_allowed || endpoint.set_nonblocking(true).is_err() {
                 log::debug!("refused {}/{} at the relay", peer.node(), peer.port());
                 continue;
             }
+            let nodes = self.lanes.iter().map(|lane| lane.peer.node());
+            let surplus = surplus_of_node(nodes, peer.node()).filter(|_| is_daemon);
+            if let Some(oldest) = surplus {
+                self.lanes.remove(oldest);
+            }
             self.lanes.push(Lane {
                 endpoint,
-                peer: peer.port(),
+                peer,
                 is_daemon,
                 greeting: Vec::new(),
                 assembly: Assembly::new(address::lid(peer.node())),
@@ -186,13 +188,13 @@ impl Relay {
         if places.len() <= MOST_PROGRAMS {
             return;
         }
-        let is_known = |lane: &Lane| users.contains_key(&lane.peer);
+        let is_known = |lane: &Lane| users.contains_key(&lane.peer.port());
         if !self.lanes.last().is_some_and(is_known) {
             *users = find_users();
         }
         let of: Vec<Option<u32>> = places
             .iter()
-            .map(|at| users.get(&self.lanes.get(*at)?.peer).copied())
+            .map(|at| users.get(&self.lanes.get(*at)?.peer.port()).copied())
             .collect();
         if let Some(at) = surplus(&of).and_then(|of| places.get(of)) {
             self.lanes.remove(*at);
@@ -367,37 +369,38 @@ fn flush(endpoint: &Endpoint, waiting: &mut Vec<u8>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
-    use hal::testing::host::{self, Request};
-    use syscall::error::{EINVAL, Error};
-
     use super::*;
+    use crate::tests::peers::Peers;
 
     #[test]
     fn a_peer_that_connects_without_end_ends_no_turn() {
-        let accepts = Rc::new(Cell::new(0));
-        let count = accepts.clone();
-        let system = move |request: Request<'_>| match request {
-            // Another one waits at each time, for longer than any turn.
-            Request::Dup(_, b"accept-now") if count.get() < 10 * MOST_SILENT => {
-                count.set(count.get() + 1);
-                Ok(10 + count.get())
-            }
-            Request::Open(_) => Ok(1),
-            Request::Write(_, bytes) => Ok(bytes.len()),
-            Request::Call(..) | Request::Control(..) | Request::Close(_) => Ok(0),
-            _ => Err(Error::new(EINVAL)),
-        };
-        host::play(system, || {
+        let peers = Peers::default();
+        peers.come([PortId::new(0, 2000); 10 * MOST_SILENT]);
+        peers.play(|queue| {
             let mut relay = Relay::default();
-            let mut queue = Queue::new().expect("a queue");
             for turn in 1..=3 {
-                assert!(relay.serve(0, &mut queue, (), 0), "others wait");
-                assert_eq!(accepts.get(), turn * MOST_SILENT);
+                assert!(relay.serve(0, queue, (), 0), "others wait");
+                assert_eq!(peers.waiting(), (10 - turn) * MOST_SILENT);
                 assert_eq!(relay.lanes.len(), MOST_SILENT);
             }
+        });
+    }
+
+    #[test]
+    fn no_node_keeps_out_another() {
+        let peers = Peers::default();
+        peers.come([PortId::new(0, 2000)]);
+        peers.come([PortId::new(1, 9); 4 * MOST_SILENT]);
+        peers.come([PortId::new(2, 9)]);
+        peers.come([PortId::new(1, 9); 4 * MOST_SILENT]);
+        peers.play(|queue| {
+            let mut relay = Relay::default();
+            while relay.serve(0, queue, (), 0) {}
+            let nodes: Vec<NodeId> = relay.lanes.iter().map(|of| of.peer.node()).collect();
+            assert_eq!(nodes, [0, 2, 1, 1]);
+            // The newest ones are left.
+            let last = relay.lanes.last().map(|of| of.endpoint.fd());
+            assert_eq!(last, peers.newest());
         });
     }
 }

@@ -1,6 +1,10 @@
-//! Which connection a full relay ends, so that no user keeps out the others.
+//! Which connection is ended when a user or a node has too many, so that it keeps out no others.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Most connections of a node's daemon: one, and an earlier one whose end is not known here yet.
+const MOST_OF_NODE: usize = 2;
 
 /// The numbers in the two columns with these names. The first line of the table names the columns.
 fn columns<'a>(text: &'a str, names: [&str; 2]) -> impl Iterator<Item = [u32; 2]> + use<'a> {
@@ -38,9 +42,18 @@ pub fn surplus(users: &[Option<u32>]) -> Option<usize> {
         .position(|user| counts.get(user) == Some(&most))
 }
 
+/// Chooses the connection to close before another one from `node` is taken: the node's oldest, if
+/// it has as many as a node may have. `nodes` has the node of each connection, the oldest first.
+pub fn surplus_of_node(nodes: impl Iterator<Item = u16>, node: u16) -> Option<usize> {
+    let all = nodes.enumerate().filter(|(_, of)| *of == node);
+    let places: Vec<usize> = all.map(|(place, _)| place).collect();
+    let oldest = places.first().copied();
+    oldest.filter(|_| places.len() >= MOST_OF_NODE)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{surplus, users};
+    use super::{surplus, surplus_of_node, users};
 
     #[test]
     fn ports_have_users() {
@@ -66,6 +79,20 @@ mod tests {
         // Nobody has more than the others.
         assert_eq!(surplus(&[other, root, one]), Some(0));
         assert_eq!(surplus(&[]), None);
+    }
+
+    #[test]
+    fn a_node_loses_its_own_oldest() {
+        for (nodes, expected) in [
+            (&[][..], None),
+            (&[2, 1, 3], None),
+            (&[2, 1, 3, 1], Some(1)),
+            (&[1, 1, 1], Some(0)),
+            (&[2, 2, 2], None),
+        ] {
+            let nodes = nodes.iter().copied();
+            assert_eq!(surplus_of_node(nodes, 1), expected);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod flow;
 mod frames;
 mod mads;
 mod paths;
+pub mod peers;
 mod posting;
 mod queue_errors;
 mod reports;

@@ -14,13 +14,14 @@ use syscall::flag::EventFlags;
 
 use crate::listening::Listening;
 use crate::mad::Mads;
+use crate::shares::surplus_of_node;
 
 /// The port of the daemon on each node, which only root can bind.
 const PORT: Port = 61;
 /// Most records that wait for a node.
 const MAX_WAITING: usize = 4096;
-/// Most connections from peers.
-const MAX_INCOMING: usize = 256;
+/// Most connections that are accepted before other work has its turn.
+const MOST_ACCEPTED: usize = 64;
 /// Nanoseconds until a connection to a node that refused one is tried again.
 const PAUSE: u64 = 50_000_000;
 
@@ -84,8 +85,8 @@ impl Wire {
         now: u64,
     ) -> bool {
         self.listening.bind(queue, source, now);
-        self.accept(queue, source, now);
-        self.receive(mads, now)
+        let others_wait = self.accept(queue, source, now);
+        self.receive(mads, now) || others_wait
     }
 
     /// Sends the records for other nodes.
@@ -110,13 +111,22 @@ impl Wire {
         self.listening.deadline()
     }
 
-    fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T, now: u64) {
+    /// Accepts connections. Returns whether more may wait.
+    fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T, now: u64) -> bool {
         let events = EventFlags::EVENT_READ;
-        while let Some((endpoint, peer)) = self.listening.accept((queue, source), events, now) {
+        for _ in 0..MOST_ACCEPTED {
+            let accepted = self.listening.accept((queue, source), events, now);
+            let Some((endpoint, peer)) = accepted else {
+                return false;
+            };
             // A daemon's port is root's, so a connection by another user is none of a daemon.
-            if !peer.is_of_root() || self.incoming.len() >= MAX_INCOMING {
+            if !peer.is_of_root() {
                 log::debug!("refused a connection of {}/{}", peer.node(), peer.port());
                 continue;
+            }
+            let nodes = self.incoming.iter().map(|incoming| incoming.node);
+            if let Some(oldest) = surplus_of_node(nodes, peer.node()) {
+                self.incoming.remove(oldest);
             }
             self.incoming.push(Incoming {
                 endpoint,
@@ -125,6 +135,7 @@ impl Wire {
                 received: 0,
             });
         }
+        true
     }
 
     /// Receives records. Returns whether more may be there.
@@ -264,4 +275,44 @@ fn flush(
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::peers::Peers;
+
+    #[test]
+    fn a_peer_that_connects_without_end_ends_no_turn() {
+        let user = PortId::new(1, 2000);
+        let peers = Peers::default();
+        peers.come([user; 10 * MOST_ACCEPTED]);
+        peers.play(|queue| {
+            let mut wire = Wire::default();
+            for turn in 1..=3 {
+                let has_more = wire.take(&mut Mads::default(), queue, (), 0);
+                assert!(has_more, "others wait");
+                assert_eq!(peers.waiting(), (10 - turn) * MOST_ACCEPTED);
+                assert_eq!(wire.incoming.len(), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn no_node_keeps_out_another() {
+        let peers = Peers::default();
+        peers.come([PortId::new(1, 9); 400]);
+        peers.come((2..=128).map(|node| PortId::new(node, 9)));
+        peers.come([PortId::new(1, 9); 3]);
+        peers.play(|queue| {
+            let mut wire = Wire::default();
+            while wire.take(&mut Mads::default(), queue, (), 0) {}
+            let nodes: Vec<NodeId> = wire.incoming.iter().map(|of| of.node).collect();
+            let expected: Vec<NodeId> = (2..=128).chain([1, 1]).collect();
+            assert_eq!(nodes, expected);
+            // The newest ones are left.
+            let last = wire.incoming.last().map(|of| of.endpoint.fd());
+            assert_eq!(last, peers.newest());
+        });
+    }
 }
