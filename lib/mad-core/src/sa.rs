@@ -180,13 +180,11 @@ fn response(asked: &SaHeader, is_table: bool, answer: &Answer) -> Vec<u8> {
     }
     header.rmpp = Default::default();
     let none = Vec::new();
-    let records = match answer {
-        Ok(records) => records,
-        Err(status) => {
-            header.header.status = (*status).into();
-            &none
-        }
+    let (status, records) = match answer {
+        Ok(records) => (0, records),
+        Err(status) => (*status, &none),
     };
+    header.header.status = status.into();
     if is_table {
         header.rmpp.version = rmpp::VERSION;
         header.rmpp.flags = flag::ACTIVE;

@@ -27,6 +27,8 @@ fn fabric() -> Fabric {
 fn ask(sa: &mut Administration, node: u16, method: u8, number: u16, asked: Asked) -> Answered {
     let mut mad = Mad::padded(&[1, 3, 2, method]);
     mad.header.attribute = number.into();
+    // An answer has a status of its own.
+    mad.header.status = 0x1234.into();
     mad.bytes_mut()[48..56].copy_from_slice(&asked.mask.to_be_bytes());
     for (field, value) in asked.fields {
         put(&mut mad.bytes_mut()[56..], field, value);
