@@ -11,8 +11,8 @@ use crate::attributes::{get, put};
 use crate::fabric::{Fabric, Place, switch_port};
 use crate::sma::{FIRST_GROUP, GROUP_ENTRIES, MTU_4096, PKEY, RATE_100};
 
-/// Most members of all groups.
-const MAX_MEMBERS: usize = 4096;
+/// Most groups that exist by a request of one port, so that none takes all identifiers.
+const MAX_OF_PORT: usize = 16;
 
 /// Bits of components of a membership.
 mod component {
@@ -57,6 +57,8 @@ struct Group {
     members: BTreeMap<Place, Member>,
     /// It exists without members, too.
     is_permanent: bool,
+    /// The local identifier of the port that has created it; 0 if none has.
+    creator: u16,
 }
 
 /// All groups.
@@ -81,6 +83,7 @@ impl Default for Groups {
             record,
             members: BTreeMap::new(),
             is_permanent: true,
+            creator: 0,
         };
         Groups {
             groups: BTreeMap::from([(BROADCAST, group)]),
@@ -172,17 +175,12 @@ impl Groups {
         let known = self.groups.get(&mgid).filter(|_| is_named);
         let member = known.and_then(|group| group.members.get(&place));
         may_change(member, place, from)?;
-        let is_member = member.is_some();
-        let members: usize = self.groups.values().map(|group| group.members.len()).sum();
-        if members >= MAX_MEMBERS && !is_member {
-            return Err(refusal::NO_RESOURCES);
-        }
         let mgid = match known {
             Some(group) => {
                 check_same(group, query)?;
                 mgid
             }
-            None => self.create(is_named.then_some(mgid), state, query)?,
+            None => self.create(is_named.then_some(mgid), from, state, query)?,
         };
         let group = self.groups.get_mut(&mgid).ok_or(refusal::INVALID)?;
         let member = group.members.entry(place).or_default();
@@ -192,7 +190,14 @@ impl Groups {
         Ok(Vec::from([member_record(&group.record, place, member)]))
     }
 
-    fn create(&mut self, mgid: Option<Gid>, state: u64, query: &Query<'_>) -> Result<Gid, u16> {
+    /// Creates a group for the port `from`.
+    fn create(
+        &mut self,
+        mgid: Option<Gid>,
+        from: u16,
+        state: u64,
+        query: &Query<'_>,
+    ) -> Result<Gid, u16> {
         if query.mask & NEEDED_TO_CREATE != NEEDED_TO_CREATE {
             return Err(refusal::TOO_FEW_COMPONENTS);
         }
@@ -201,6 +206,10 @@ impl Groups {
         }
         if query.value(member::PKEY) & 0x7fff != u64::from(PKEY & 0x7fff) {
             return Err(refusal::INVALID);
+        }
+        let own = self.groups.values().filter(|group| group.creator == from);
+        if own.count() >= MAX_OF_PORT {
+            return Err(refusal::NO_RESOURCES);
         }
         let mut lids = FIRST_GROUP..FIRST_GROUP + GROUP_ENTRIES;
         let is_free = |lid: &u16| self.groups.values().all(|group| group.lid != *lid);
@@ -229,6 +238,7 @@ impl Groups {
             record,
             members: BTreeMap::new(),
             is_permanent: false,
+            creator: from,
         };
         self.groups.insert(mgid, group);
         Ok(mgid)

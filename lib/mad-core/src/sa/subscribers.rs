@@ -11,8 +11,9 @@ use crate::mad::{BASE_VERSION, Header, SaHeader, class, method};
 use crate::packet::{Destination, Packet};
 use zerocopy::IntoBytes;
 
-/// Most subscriptions.
+/// Most subscriptions of all ports, and of one, so that none takes all of them.
 const MAX_SUBSCRIPTIONS: usize = 1024;
+const MAX_OF_PORT: usize = 64;
 /// Bytes of InformInfo.
 const INFORM_BYTES: usize = 36;
 /// Bytes of a notice with the identifier of its issuer.
@@ -133,14 +134,14 @@ impl Subscribers {
         };
         let known = self.subscriptions.iter();
         let known = known.clone().position(|of| of.is_same(&subscription));
+        let own = self.subscriptions.iter().filter(|of| of.place == place);
+        let is_full = own.count() >= MAX_OF_PORT || self.subscriptions.len() >= MAX_SUBSCRIPTIONS;
         match (get(&inform, SUBSCRIBE), known) {
             (0, Some(at)) => {
                 self.subscriptions.remove(at);
             }
             (1, Some(at)) => self.subscriptions[at] = subscription,
-            (1, None) if self.subscriptions.len() >= MAX_SUBSCRIPTIONS => {
-                return Err(refusal::NO_RESOURCES);
-            }
+            (1, None) if is_full => return Err(refusal::NO_RESOURCES),
             (1, None) => self.subscriptions.push(subscription),
             // There is no subscription to end, or the value is neither 0 nor 1.
             _ => return Err(refusal::INVALID),

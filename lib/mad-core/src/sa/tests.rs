@@ -190,17 +190,43 @@ fn members_are_ports_that_are_there_and_groups_are_named_as_such() {
 }
 
 #[test]
+fn no_port_takes_all_groups() {
+    let mut sa = Administration::default();
+    let join = |sa: &mut Administration, node, group| {
+        let asked = membership(CREATE, [OTHER[0], group], node, 1);
+        ask(sa, node, method::SET, 0x38, asked).status
+    };
+    for group in 1..=16 {
+        assert_eq!(join(&mut sa, 1, group), 0);
+    }
+    assert_eq!(join(&mut sa, 1, 17), refusal::NO_RESOURCES);
+    assert_eq!(join(&mut sa, 2, 17), 0);
+    // One that exists takes nothing more.
+    assert_eq!((join(&mut sa, 1, 17), join(&mut sa, 1, 16)), (0, 0));
+    // A group of a port counts for it as long as it exists, whoever is in it.
+    assert_eq!(join(&mut sa, 2, 16), 0);
+    sa.node_changed(1, false);
+    for group in 101..=115 {
+        assert_eq!(join(&mut sa, 1, group), 0);
+    }
+    assert_eq!(join(&mut sa, 1, 116), refusal::NO_RESOURCES);
+    sa.node_changed(2, false);
+    assert_eq!(join(&mut sa, 1, 116), 0);
+}
+
+#[test]
 fn tables_of_groups_are_full_at_some_time() {
     let mut sa = Administration::default();
-    let join = |sa: &mut Administration, group| {
+    let join = |sa: &mut Administration, node, group| {
+        // The port of node 1 is in all groups, whoever creates them.
         let asked = membership(CREATE, [OTHER[0], group], 1, 1);
-        ask(sa, 1, method::SET, 0x38, asked).status
+        ask(sa, node, method::SET, 0x38, asked).status
     };
     for group in 1..64 {
-        assert_eq!(join(&mut sa, group), 0);
+        assert_eq!(join(&mut sa, 2 + (group / 16) as u16, group), 0);
     }
-    assert_eq!(join(&mut sa, 64), refusal::NO_RESOURCES);
-    assert_eq!(join(&mut sa, 63), 0);
+    assert_eq!(join(&mut sa, 1, 64), refusal::NO_RESOURCES);
+    assert_eq!(join(&mut sa, 1, 63), 0);
     // One that the manager names.
     sa.node_changed(1, false);
     let named = ask(
@@ -217,11 +243,15 @@ fn tables_of_groups_are_full_at_some_time() {
 }
 
 fn inform(subscribe: u64) -> Asked {
+    inform_of(subscribe, 64)
+}
+
+fn inform_of(subscribe: u64, trap: u64) -> Asked {
     let fields = [
         ((176, 8), 1),
         ((184, 8), subscribe),
         ((192, 16), 0xffff),
-        ((208, 16), 64),
+        ((208, 16), trap),
     ];
     Asked {
         mask: 0,
@@ -252,6 +282,32 @@ fn subscriptions_begin_and_end() {
     assert_eq!(set(&mut sa, 1, 0), 0);
     sa.node_changed(2, false);
     assert!(sa.subscribers.records().is_empty());
+}
+
+#[test]
+fn no_port_takes_all_subscriptions() {
+    let mut sa = Administration::default();
+    let set = |sa: &mut Administration, node, trap| {
+        ask(sa, node, method::SET, 3, inform_of(1, trap)).status
+    };
+    for trap in 0..64 {
+        assert_eq!(set(&mut sa, 1, trap), 0);
+    }
+    assert_eq!(set(&mut sa, 1, 64), refusal::NO_RESOURCES);
+    // One that exists takes nothing more.
+    assert_eq!((set(&mut sa, 1, 63), set(&mut sa, 2, 64)), (0, 0));
+    sa.node_changed(1, false);
+    assert_eq!(set(&mut sa, 1, 64), 0);
+    // All ports together.
+    for node in 3..=17 {
+        for trap in 0..64 {
+            assert_eq!(set(&mut sa, node, trap), 0);
+        }
+    }
+    for trap in 65..=126 {
+        assert_eq!(set(&mut sa, 1, trap), 0);
+    }
+    assert_eq!(set(&mut sa, 1, 127), refusal::NO_RESOURCES);
 }
 
 #[test]
