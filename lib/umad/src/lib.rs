@@ -3,7 +3,7 @@
 //! A [`Port`] is an open `umad0`. A program registers [agents](Port::register), sends messages
 //! with them, and receives answers and the requests that it has registered for. Datagrams are
 //! those of `mad_core::mad`.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use hal::event::Queue;
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use libredox::flag::{CLOCK_MONOTONIC, O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use mad_core::agents::Registration;
 use mad_core::mad::{GSI_QKEY, MAD_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, class, method};
 use mad_core::packet::Destination;
@@ -231,18 +231,27 @@ impl Port {
         let watched = queue.subscribe(self.fd(), EventFlags::EVENT_READ, ());
         watched.map_err(|error| when_gone(error, EIO))?;
         let mut ready = Vec::new();
-        let mut has_waited = false;
+        // Waits that an interruption or an event for nothing has ended count together.
+        let end = match limit {
+            Some(limit) => now()?.checked_add(limit),
+            None => None,
+        };
         loop {
             match self.take() {
                 Ok(received) => return Ok(Some(received)),
-                Err(Error { errno: EAGAIN }) if has_waited && limit.is_some() => return Ok(None),
                 Err(Error {
                     errno: EAGAIN | EINTR,
                 }) => {}
                 Err(error) => return Err(error),
             }
-            queue.wait(limit, &mut ready)?;
-            has_waited = ready.is_empty();
+            let left = match end {
+                None => None,
+                Some(end) => match end.checked_sub(now()?) {
+                    None | Some(Duration::ZERO) => return Ok(None),
+                    left => left,
+                },
+            };
+            queue.wait(left, &mut ready)?;
         }
     }
 
@@ -278,6 +287,12 @@ impl Port {
             }
         }
     }
+}
+
+/// Monotonic time.
+fn now() -> Result<Duration> {
+    let time = libredox::call::clock_gettime(CLOCK_MONOTONIC).map_err(Error::from)?;
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// The address of the agent of subnet management at a port.
@@ -338,3 +353,6 @@ pub fn directed(attribute: u16, modifier: u32, path: &[u8], tid: u32) -> Mad {
 pub fn node_info(tid: u32) -> Mad {
     get(class::SUBNET_LID, 1, NODE_INFO, 0, tid)
 }
+
+#[cfg(test)]
+mod tests;
