@@ -38,6 +38,8 @@ pub struct Mads {
     node: Option<Node>,
     /// Open files `umad0`, by their numbers in the node.
     users: BTreeMap<u64, User>,
+    /// The handles of files `umad0` that have ended with their node and are to be told so.
+    ended: Vec<usize>,
     /// Whether `issm0` is open.
     is_sm_taken: bool,
     /// Opens of `issm0` that wait, in the order in which they came.
@@ -59,15 +61,18 @@ fn refused(refusal: Refusal) -> Error {
 }
 
 impl Mads {
-    /// Sets the number of the node.
+    /// Sets the number of the node. It changes while the daemon runs if a SCIF driver finds other
+    /// links than the one before it: without any, a node has the number of the host. What is open
+    /// then belongs to a port that is no more: each use gives `EIO`.
     pub fn place(&mut self, own: u16) {
-        if self
-            .node
-            .as_ref()
-            .is_none_or(|node| node.fabric().own() != own)
-        {
-            self.node = Some(Node::new(own));
-        }
+        let node = match &self.node {
+            Some(node) if node.fabric().own() == own => return,
+            Some(before) => Node::after(before, own),
+            None => Node::new(own),
+        };
+        self.node = Some(node);
+        let users = core::mem::take(&mut self.users).into_values();
+        self.ended.extend(users.map(|user| user.handle));
     }
 
     /// The node in the fabric, once its number is known.
@@ -201,7 +206,8 @@ impl Mads {
     pub fn readiness(&self, number: u64) -> EventFlags {
         let node = self.node.as_ref();
         let descriptor = node.and_then(|node| node.descriptor(number));
-        match descriptor.is_some_and(|of| of.waiting() > 0) {
+        // A read of one that has ended gives an error at once.
+        match descriptor.is_none_or(|of| of.waiting() > 0) {
             true => EventFlags::EVENT_READ | EventFlags::EVENT_WRITE,
             false => EventFlags::EVENT_WRITE,
         }
@@ -256,7 +262,8 @@ impl Mads {
     pub fn take_woken(&mut self) -> (Vec<usize>, Option<Id>) {
         let woken = self.node.as_mut().map(Node::take_woken).unwrap_or_default();
         let users = woken.iter().filter_map(|number| self.users.get(number));
-        let handles = users.map(|user| user.handle).collect();
+        let mut handles = core::mem::take(&mut self.ended);
+        handles.extend(users.map(|user| user.handle));
         let is_free = core::mem::take(&mut self.is_sm_free) && !self.is_sm_taken;
         let request = self.waiting.front().copied().filter(|_| is_free);
         (handles, request)

@@ -17,6 +17,14 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
+    /// No descriptors; their numbers go on behind those of `before`.
+    pub fn after(before: &Descriptors) -> Descriptors {
+        Descriptors {
+            last: before.last,
+            ..Descriptors::default()
+        }
+    }
+
     /// Opens a descriptor. Returns its number, which is never used again.
     pub fn open(&mut self) -> u64 {
         self.last += 1;

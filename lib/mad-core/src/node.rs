@@ -103,6 +103,16 @@ impl Node {
         }
     }
 
+    /// A node with another number, in the place of `before`, that knows no other node. Nothing is
+    /// left of the descriptors of `before`, and none of the new ones gets a number of theirs.
+    pub fn after(before: &Node, own: u16) -> Node {
+        Node {
+            descriptors: Descriptors::after(&before.descriptors),
+            has_sm_bit: before.has_sm_bit,
+            ..Node::new(own)
+        }
+    }
+
     /// The topology as this node knows it.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric

@@ -162,6 +162,35 @@ fn what_a_program_had_goes_with_it() {
     assert_eq!((mads.deadline(), mads.users().count()), (None, 0));
 }
 
+#[test]
+fn what_is_open_ends_when_the_node_gets_another_number() {
+    let mut client = root();
+    let id = client.open("umad0", O_RDWR).unwrap();
+    let manager = client.open("issm0", O_RDONLY).unwrap();
+    let mut payload = SUBNET.as_bytes().to_vec();
+    let register = request::REGISTER_AGENT2;
+    assert_eq!(client.call(id, &mut payload, register), Ok(0));
+    assert_eq!(client.read(id, 500), None, "it waits");
+    client.scheme.device().set_node(5);
+    client.scheme.device().mads.set_up(true, 0);
+    // The waiting read gets its answer.
+    client.turn();
+    let answer = client.socket.answer().expect("an answer");
+    assert_eq!(Error::demux(answer.result as usize), error(EIO));
+    assert_eq!(client.write(id, &get(6, 0x11)), error(EIO));
+    assert_eq!(client.call(id, &mut payload, register), error(EIO));
+    assert!(has_bit(&mut client), "issm0 is still open");
+    client.close(manager);
+    // A new one has nothing to do with the old one, which can be closed.
+    let new = client.open("umad0", O_RDWR).unwrap();
+    assert_eq!(client.call(new, &mut payload, register), Ok(0));
+    client.close(id);
+    assert_eq!(client.text("agents").lines().count(), 2);
+    assert_eq!(client.write(new, &get(6, 0x11)), Ok(320));
+    let read = client.read(new, 500).unwrap().unwrap();
+    assert_eq!(read[64 + 3], method::GET_RESPONSE);
+}
+
 fn has_bit(client: &mut Client) -> bool {
     client.text("class/infiniband/scif0/ports/1/cap_mask") == "0x0201480e\n"
 }

@@ -50,6 +50,11 @@ impl Client {
         answer.map(|answer| Error::demux(answer.result as usize))
     }
 
+    /// A turn of the event loop without a request.
+    pub fn turn(&mut self) {
+        self.requests.poll(&mut self.scheme).unwrap();
+    }
+
     pub fn open(&mut self, path: &str, flags: usize) -> Result<usize> {
         let (at, length) = (path.as_ptr() as u64, path.len() as u64);
         let args = [
@@ -114,7 +119,7 @@ impl Client {
             args: [id as u64, 0, 0, 0, 0, 0],
             ..Sqe::default()
         });
-        self.requests.poll(&mut self.scheme).unwrap();
+        self.turn();
     }
 
     /// A context that has executed GET_CONTEXT.
@@ -373,7 +378,7 @@ impl Client {
             args: [id as u64, 0, 0, 0, 0, 0],
             ..Sqe::default()
         });
-        self.requests.poll(&mut self.scheme).unwrap();
+        self.turn();
     }
 }
 
