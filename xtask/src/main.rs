@@ -247,7 +247,22 @@ fn print_help() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harness::base::workspace;
     use std::collections::BTreeSet;
+
+    /// The targets of the Makefile are the commands here.
+    #[test]
+    fn the_makefile_has_all_commands() {
+        let text = std::fs::read_to_string(workspace::root().join("Makefile")).unwrap();
+        let targets = text
+            .lines()
+            .find_map(|line| line.strip_prefix("COMMANDS := "));
+        let targets: BTreeSet<_> = targets.unwrap().split_whitespace().collect();
+        assert_eq!(
+            targets,
+            COMMANDS.iter().map(|command| command.name).collect()
+        );
+    }
 
     /// Every setting that a command reads exists, and every setting is read by a command.
     #[test]
