@@ -114,11 +114,11 @@ pub enum Order {
 
 /// The meaning of a line, if it has one.
 pub fn meaning(line: &str) -> Option<Meaning> {
-    // A report may follow text that had no line end, so the kernel's is searched for everywhere.
+    // A report may follow text that had no line end, so both are searched for everywhere.
     if line.contains("KERNEL PANIC: ") {
         return Some(Meaning::KernelPanic);
     }
-    if line.starts_with("PANIC ") {
+    if reports_program_panic(line) {
         return Some(Meaning::ProgramPanic);
     }
     if line.starts_with("EXCEPTION ") {
@@ -160,6 +160,19 @@ pub fn meaning(line: &str) -> Option<Meaning> {
         Ok(order) => Meaning::Order(order),
         Err(wrong) => Meaning::BadOrder(wrong),
     })
+}
+
+/// Whether a line has the report of a program: `PANIC <program>: …`.
+fn reports_program_panic(line: &str) -> bool {
+    const WORD: &str = "PANIC ";
+    let mut reports = line
+        .match_indices(WORD)
+        .map(|(at, _)| &line[at + WORD.len()..]);
+    let is_one = |report: &str| {
+        let name = report.split_once(": ").map(|(name, _)| name);
+        name.is_some_and(|name| !name.is_empty() && !name.contains(char::is_whitespace))
+    };
+    line.starts_with(WORD) || reports.any(is_one)
 }
 
 fn order(words: &[&str]) -> Result<Order, String> {
@@ -262,7 +275,14 @@ mod tests {
             meaning("garbage KERNEL PANIC: at x"),
             Some(Meaning::KernelPanic)
         );
-        assert_eq!(meaning("PANIC cat: index"), Some(Meaning::ProgramPanic));
+        for line in [
+            "PANIC cat: index",
+            "fooPANIC micd: index",
+            "host# PANIC micd: index",
+            "PANIC of PANIC micd: index",
+        ] {
+            assert_eq!(meaning(line), Some(Meaning::ProgramPanic), "{line}");
+        }
         assert_eq!(meaning("EXCEPTION page fault"), Some(Meaning::Exception));
         assert_eq!(
             meaning("init: script exit status 3"),
@@ -321,7 +341,13 @@ mod tests {
                 "{bad}: {found:?}"
             );
         }
-        assert_eq!(meaning("hello PANIC"), None);
+        for line in [
+            "hello PANIC",
+            "a PANIC : none",
+            "a PANIC of two words: none",
+        ] {
+            assert_eq!(meaning(line), None, "{line}");
+        }
         let value = Meaning::Value {
             name: "sum".into(),
             value: "ab".into(),
