@@ -196,9 +196,11 @@ fn check_text(name: &str, text: &str) -> Vec<Finding> {
         if line.ends_with([' ', '\t']) && !name.ends_with(".md") {
             find("blanks at the end of the line");
         }
-        if line.contains('\r') {
-            find("carriage return: lines end with a line feed only");
-        }
+    }
+    // Of the pair at the end of a line, `lines` leaves nothing to be found.
+    if let Some((before, _)) = text.split_once('\r') {
+        let what = "carriage return: lines end with a line feed only";
+        findings.push(Finding::new(name, before.split('\n').count(), what));
     }
     if !text.is_empty() && !text.ends_with('\n') {
         findings.push(Finding::new(
@@ -403,7 +405,8 @@ mod tests {
         assert_eq!(count(concat!("see /ho", "me/me/x\n")), 1);
         assert_eq!(count(concat!("// TO", "DO later\n")), 1);
         assert_eq!(count("blank \n"), 1);
-        assert_eq!(count("dos\r\n"), 0, "lines() takes the pair as one end");
+        assert_eq!(count("dos\r\ndos\r\n"), 1);
+        assert_eq!(count("one\rtwo\n"), 1);
         assert_eq!(count("no end"), 1);
     }
 
