@@ -32,6 +32,13 @@ pub struct Totals {
     pub skipped: usize,
 }
 
+impl Totals {
+    /// Whether the run is a success: no case has failed, and some have run.
+    pub const fn is_success(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+}
+
 /// The cases of a place.
 pub fn cases(place: Place) -> Vec<Case> {
     let mut cases = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conformance::bench::Place;
 use conformance::document;
-use conformance::run::cases;
+use conformance::run::{Totals, cases};
 use conformance::table::{SECTIONS, Test};
 
 fn root() -> PathBuf {
@@ -137,6 +137,25 @@ fn rows_of_scheduled_transfers_are_numbered() {
     let numbers: BTreeSet<u32> = rows.clone().map(|row| row.number).collect();
     assert_eq!(rows.count(), 90);
     assert!(numbers.into_iter().eq(1..=90));
+}
+
+#[test]
+fn a_run_without_cases_is_no_success() {
+    let none = Totals::default();
+    let some = Totals { passed: 1, ..none };
+    let bad = Totals { failed: 1, ..some };
+    let found = [none, some, bad].map(|totals| totals.is_success());
+    assert_eq!(found, [false, true, false]);
+}
+
+/// So many that none is left out; who adds or removes cases changes the number.
+#[test]
+fn each_place_has_its_cases() {
+    let found: Vec<_> = Place::ALL
+        .iter()
+        .map(|place| (place.name(), cases(*place).len()))
+        .collect();
+    assert_eq!(found, [("sim", 742), ("loopback", 752), ("pair", 754)]);
 }
 
 #[test]
