@@ -17,9 +17,20 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_default()
 }
 
-/// Whether a file has a test with this name: a function, or the name of a step.
+/// Whether a file has a test with this name: a function, or a step that a program checks.
 fn has_test(text: &str, name: &str) -> bool {
-    text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""))
+    const CHECKS: [&str; 3] = ["suite.check(", "suite.equal(", "suite.holds("];
+    let quoted = format!("\"{name}\"");
+    let is_step = |at: usize| {
+        let before = text[..at].trim_end();
+        let is_checked = CHECKS.iter().any(|check| before.ends_with(check));
+        // A row of a list whose steps are checked one after the other.
+        let of_list = before.strip_suffix('(').map(str::trim_end);
+        let is_row = of_list.is_some_and(|list| list.ends_with(['[', ',']));
+        is_checked || (is_row && text.contains("suite.check(name, "))
+    };
+    let is_function = text.contains(&format!("fn {name}("));
+    is_function || text.match_indices(&quoted).any(|(at, _)| is_step(at))
 }
 
 /// The body of a function of a C program.
@@ -40,6 +51,27 @@ fn is_called(text: &str, function: &str) -> bool {
         let is_whole = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
         is_whole && text[at + function.len()..].starts_with('(')
     })
+}
+
+#[test]
+fn a_test_is_a_function_or_a_step() {
+    for (text, is_test) in [
+        ("fn a_b() {", true),
+        ("fn a_b_c() {", false),
+        ("suite.equal(\"a_b\", 1, 1);", true),
+        ("suite.holds(\n    \"a_b\",\n    true,\n);", true),
+        ("[(\"a_b\", f)]; suite.check(name, f());", true),
+        (
+            "[(\"c\", f), (\n\"a_b\", f)]; suite.check(name, f());",
+            true,
+        ),
+        ("[(\"a_b\", f)];", false),
+        ("let name = \"a_b\";", false),
+        ("print(\"a_b\"); suite.check(name, f());", false),
+        ("suite.equal(\"c\", found, \"a_b\");", false),
+    ] {
+        assert_eq!(has_test(text, "a_b"), is_test, "{text}");
+    }
 }
 
 #[test]
