@@ -16,6 +16,9 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Exit statuses above those a guest script can be expected to use (timeout(1) has 124, too).
 pub mod status {
+    /// All scripts ended with 0, but a console reports a panic or an exception of a program, or an
+    /// address of the kernel.
+    pub const BAD_REPORT: u8 = 122;
     /// A script's console ended without its status line.
     pub const NO_END_MARKER: u8 = 123;
     /// The hard time limit passed.

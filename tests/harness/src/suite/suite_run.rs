@@ -112,6 +112,12 @@ impl Outcome {
         }
     }
 
+    /// Lines that tell of a fault of a program or of the kernel, with their node.
+    pub fn reports(&self) -> impl Iterator<Item = &(usize, String)> {
+        let of_programs = self.program_panics.iter().chain(&self.exceptions);
+        of_programs.chain(&self.kernel_addresses)
+    }
+
     /// One sentence for each node that did not end well.
     pub fn complaints(&self) -> Vec<String> {
         let logs = crate::base::workspace::display(&self.logs);
@@ -523,12 +529,17 @@ fn time_left(ends: &[Option<NodeEnd>], status: i32) -> Option<Duration> {
     }
 }
 
-/// Turns an outcome into the result of a command: the reason of a failure, and the status.
+/// Turns an outcome into the result of a command: the reason of a failure, and the status. A panic
+/// or an exception of a program is a failure, whatever the scripts say.
 pub fn conclude(outcome: &Outcome) -> Result<()> {
+    for (node, line) in outcome.reports() {
+        eprintln!("node {node}: {line}");
+    }
     for complaint in outcome.complaints() {
         eprintln!("{complaint}");
     }
     match outcome.status() {
+        0 if outcome.reports().next().is_some() => Err(Failure::silent(status::BAD_REPORT)),
         0 => Ok(()),
         status => Err(Failure::silent(status)),
     }
@@ -558,6 +569,41 @@ mod tests {
         assert_eq!(time_left(&failed, 1), Some(GRACE));
         let all = [Some(NodeEnd::Idle), Some(NodeEnd::Status(1))];
         assert_eq!(time_left(&all, 1), Some(DRAIN));
+    }
+
+    #[test]
+    fn what_consoles_report_makes_a_run_fail() {
+        let good = || Outcome {
+            ends: vec![NodeEnd::Status(0)],
+            program_panics: Vec::new(),
+            exceptions: Vec::new(),
+            kernel_addresses: Vec::new(),
+            logs: PathBuf::new(),
+        };
+        assert!(conclude(&good()).is_ok());
+        let line = || vec![(0, "a line".to_string())];
+        let panic = Outcome {
+            program_panics: line(),
+            ..good()
+        };
+        let exception = Outcome {
+            exceptions: line(),
+            ..good()
+        };
+        let address = Outcome {
+            kernel_addresses: line(),
+            ..good()
+        };
+        for bad in [&panic, &exception, &address] {
+            let failure = conclude(bad).unwrap_err();
+            assert_eq!(failure.status, status::BAD_REPORT);
+        }
+        // The scripts' own status says more.
+        let both = Outcome {
+            ends: vec![NodeEnd::Status(3)],
+            ..panic
+        };
+        assert_eq!(conclude(&both).unwrap_err().status, 3);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::base::settings::Settings;
 use crate::base::workspace;
 use crate::node::image::Image;
 use crate::suite::console_protocol::Meaning;
-use crate::suite::suite_run::{NodeEnd, Observer, Outcome, Run};
+use crate::suite::suite_run::{NodeEnd, Observer, Outcome, Printer, Run};
 use std::time::Duration;
 
 /// Lines of each console shown when a suite fails.
@@ -37,6 +37,8 @@ pub enum Show {
     Summaries,
     /// Those and the result of every step.
     Cases,
+    /// All, each with its node in front.
+    Lines,
 }
 
 /// Keeps the end of every console, for the case of failure.
@@ -50,7 +52,9 @@ impl Observer for Tail {
     fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>) {
         self.lines.push(format!("     [{node}] {text}"));
         let is_step = matches!(meaning, Some(Meaning::Step { .. }));
-        if is_summary(text) || (is_step && self.show == Show::Cases) {
+        if self.show == Show::Lines {
+            Printer.line(node, text, meaning);
+        } else if is_summary(text) || (is_step && self.show == Show::Cases) {
             println!("     {text}");
         }
         if let Some(Meaning::Step {
@@ -116,8 +120,11 @@ pub fn guest(settings: &Settings, suite: &Suite, image: &dyn Image, show: Show) 
         for step in &tail.failed_steps {
             println!("     failed step: {step}");
         }
-        let hidden = tail.lines.len().saturating_sub(SHOWN_LINES * suite.nodes);
-        for line in &tail.lines[hidden..] {
+        let hidden = match show {
+            Show::Lines => tail.lines.len(),
+            _ => tail.lines.len().saturating_sub(SHOWN_LINES * suite.nodes),
+        };
+        for line in tail.lines.iter().skip(hidden) {
             println!("{line}");
         }
         for complaint in outcome.complaints() {
