@@ -33,6 +33,8 @@ scifctl ports port=3333 --json | grep '^\[{"port":3333,"state":"listening",.*"pr
 step json $? "$(scifctl ports port=3333 --json)"
 ! scifctl ports nothing=1 2> /dev/null
 step no-such-column $? "taken"
+[ "$(scifctl traffic node=0 | wc -l)" = 2 ] && scifctl traffic --json | grep '^\[{"node":0,"out":' > /dev/null
+step traffic $? "$(scifctl traffic)"
 scifctl watch 1 1 > /dev/null
 step watch $? "see above"
 scifctl programs | grep "port *3333 *listening *cat$" > /dev/null

@@ -40,6 +40,10 @@ ibctl programs "$client" | grep -q ' qp .*RC-RTS' && ibctl programs "$client" | 
 step programs $? "$(ibctl programs)"
 ibctl | grep -q 'contexts, .* completion queues, .* memory regions'
 step overview $? "$(ibctl)"
+ibctl fabric | grep -q '^ *1  *ACTIVE  *4X-EDR  *0  *0x1 '
+step fabric $? "$(ibctl fabric)"
+[ "$(ibctl agents | head -n 1 | grep -c ' agent .* rmpp ')" = 1 ]
+step agents $? "$(ibctl agents)"
 kill -9 "$client"
 wait "$client"
 holds_nothing() { [ "$(ibctl programs "$1" | wc -l)" -eq 1 ]; }

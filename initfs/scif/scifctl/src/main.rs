@@ -36,6 +36,7 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl windows              registered memory, of this node and of its peers
        scifctl mappings             what programs have mapped of it
        scifctl pins                 memory pinned where it is
+       scifctl traffic              bytes that have passed between this node and each other
        scifctl programs [PID]       what each program holds: ports, connections, mappings, pins
        scifctl TABLE [--json] [COLUMN=VALUE...]   one of these tables, limits or stats: as JSON,
                                     or rows only whose column has the value; of NODE/PORT
@@ -74,7 +75,7 @@ usage: scifctl                      node, nodes and connections at a glance
             [] => overview(),
             [
                 name @ ("nodes" | "cards" | "ports" | "connections" | "windows" | "mappings"
-                | "pins" | "limits" | "programs" | "stats"),
+                | "pins" | "traffic" | "limits" | "programs" | "stats"),
                 ref how @ ..,
             ] if how.iter().all(|word| *word == JSON || word.contains('=')) => table(name, how),
             [command @ ("boot" | "reset" | "shutdown"), card] => command_card(command, card),

@@ -24,6 +24,8 @@ usage: ibctl                      the device and what uses it at a glance
        ibctl contexts             programs that have opened it
        ibctl qps | cqs | srqs     queue pairs, completion queues, shared receive queues
        ibctl mrs                  memory regions
+       ibctl agents               agents of management datagrams, of all programs for root
+       ibctl fabric               links of the fabric's switch (madctl asks all ports)
        ibctl programs [PID]       what each program holds
        ibctl watch [SECONDS [N]]  what queue pairs do, every so many seconds (1), N times
        ibctl stats [NAME...]      all counters, or the values of the named ones
@@ -40,9 +42,10 @@ usage: ibctl                      the device and what uses it at a glance
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let result = match words[..] {
             [] => overview(),
-            [file @ ("devices" | "contexts" | "qps" | "cqs" | "srqs" | "mrs")] => {
-                FILES.read(file).map(|text| show(Table::parse(&text)))
-            }
+            [
+                file @ ("devices" | "contexts" | "qps" | "cqs" | "srqs" | "mrs" | "agents"
+                | "fabric"),
+            ] => FILES.read(file).map(|text| show(Table::parse(&text))),
             ["programs"] => programs(None),
             ["programs", pid] => match pid.parse() {
                 Ok(pid) => programs(Some(pid)),
