@@ -52,7 +52,7 @@ extern "C" fn start(loader: u32, info: u32) -> ! {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     static PANICKING: AtomicBool = AtomicBool::new(false);
-    arch::quiesce();
+    let others = arch::quiesce();
     // A panic during the report of the first one must not be reported as well, again and again.
     if !PANICKING.swap(true, Ordering::Relaxed) {
         let mut out = console::Emergency::new();
@@ -61,6 +61,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
             Some(at) => writeln!(out, "\nKERNEL PANIC: {} ({at})", info.message()),
             None => writeln!(out, "\nKERNEL PANIC: {}", info.message()),
         };
+        if let Some((stopped, all)) = others {
+            let _ = writeln!(out, "{stopped} of {all} other processors have stopped");
+        }
     }
     arch::power::stop_after_panic()
 }

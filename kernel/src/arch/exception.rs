@@ -5,7 +5,7 @@ use x86_64::registers::control::Cr2;
 
 use super::frame::Frame;
 use super::handlers::{DOUBLE_FAULT, Exception, GENERAL_PROTECTION, NMI, PAGE_FAULT, handlers};
-use super::{apic, cpu, irq, machine, smp};
+use super::{apic, irq, machine, smp};
 use crate::mm::{self, USER_END};
 
 /// First vector that is not an exception.
@@ -29,7 +29,7 @@ pub extern "C" fn interrupt(frame: *mut Frame) {
     };
     let from_user = cs & 3 == 3;
     if vector == NMI && smp::is_stopping() {
-        cpu::halt();
+        smp::stop_here();
     }
     // Interrupts are on only in user mode and in the idle loop, where a processor does not have
     // the lock. An exception in the kernel either comes from a copy from or to user memory, by the
@@ -129,9 +129,11 @@ fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
     (handlers().exception)(&exception);
 }
 
-/// Turns off all sources of interrupts and stops the other processors, for a panic.
-pub fn quiesce() {
+/// Turns off all sources of interrupts and stops the other processors, for a panic. If there are
+/// others, returns how many of them have stopped, and how many there are.
+pub fn quiesce() -> Option<(u32, u32)> {
     smp::stop_others();
     apic::disable();
     x86_64::instructions::interrupts::disable();
+    smp::wait_for_stopped()
 }

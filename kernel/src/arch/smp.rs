@@ -23,6 +23,10 @@ static ONLINE: AtomicU64 = AtomicU64::new(1);
 /// The processor that stops all others: APIC id + 1, or 0. The id is used because in a
 /// non-maskable interrupt `gs` may still be the program's.
 static STOPPING: AtomicU64 = AtomicU64::new(0);
+/// Number of processors that have stopped for that one.
+static STOPPED: AtomicU32 = AtomicU32::new(0);
+/// Polls for which a panic waits for the others to stop: on hardware less than a second.
+const MAX_STOP_POLLS: u32 = 1 << 24;
 /// Polls after which a processor that does not come in counts as dead. It is not a time, because
 /// time also passes while an emulator stops the whole machine.
 const MAX_POLLS: u32 = 1 << 28;
@@ -229,6 +233,29 @@ pub fn stop_others() {
         Err(who) if who == mark => {}
         Err(_) => cpu::halt(),
     }
+}
+
+/// Stops this processor, as another one has asked for.
+pub fn stop_here() -> ! {
+    STOPPED.fetch_add(1, Ordering::Release);
+    cpu::halt()
+}
+
+/// Waits for a moment until all other processors have stopped. Returns how many have, and how many
+/// others there are; nothing if there are none.
+pub fn wait_for_stopped() -> Option<(u32, u32)> {
+    if !cpu::several() {
+        return None;
+    }
+    let others = online().count_ones().saturating_sub(1);
+    let stopped = || STOPPED.load(Ordering::Acquire);
+    for _ in 0..MAX_STOP_POLLS {
+        if stopped() >= others {
+            break;
+        }
+        spin_loop();
+    }
+    Some((stopped(), others))
 }
 
 /// Whether a non-maskable interrupt means that this processor must stop.
