@@ -22,17 +22,15 @@ core::arch::global_asm!(
     ".section .text.runtime_thread_start,\"ax\",@progbits",
     ".global runtime_thread_start",
     ".type runtime_thread_start,@function",
-    // The stack holds the pointer to the start record; registers are undefined.
+    // The stack holds the pointer to the start record and the floating-point environment;
+    // registers are undefined.
     "runtime_thread_start:",
     "xor ebp, ebp",
     "pop rdi",
-    "and rsp, -16",
-    "sub rsp, 16",
     "fninit",
-    "mov dword ptr [rsp], 0x1F80",
     "ldmxcsr dword ptr [rsp]",
-    "mov dword ptr [rsp], 0x37F",
-    "fldcw word ptr [rsp]",
+    "fldcw word ptr [rsp + 4]",
+    "and rsp, -16",
     "call {start}",
     "ud2",
     ".size runtime_thread_start, . - runtime_thread_start",
@@ -239,7 +237,16 @@ impl Builder {
         let start = Box::into_raw(start);
         let pointer = stack + stack_size - PAGE_SIZE / 16;
         // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
-        unsafe { (pointer as *mut usize).write(start as usize) };
+        unsafe {
+            (pointer as *mut usize).write(start as usize);
+            // The new thread has the floating-point environment of this one.
+            core::arch::asm!(
+                "stmxcsr dword ptr [{place}]",
+                "fnstcw word ptr [{place} + 4]",
+                place = in(reg) pointer + size_of::<usize>(),
+                options(nostack, preserves_flags),
+            );
+        }
         // Set before another thread exists, which could see the old value.
         IS_ALONE.store(false, Ordering::Relaxed);
         match run(thread.raw(), pointer) {
