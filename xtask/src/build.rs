@@ -13,6 +13,7 @@ use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The duration and size of the first build, for the person who waits for it.
@@ -165,13 +166,23 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         if path.is_dir() {
             tree.overlay(&path, &format!("{inside}/"))?;
         } else {
-            tree.insert(inside, read(&path)?, 0o644)?;
+            tree.insert(inside, read(&path)?, mode_of(&path)?)?;
         }
     }
     Ok(Parts {
         kernel,
         bootstrap: image.bootstrap,
         tree,
+    })
+}
+
+/// The mode in the image for a file of the repository. As in git, it says whether all or nobody
+/// may run the file.
+fn mode_of(path: &Path) -> Result<u32> {
+    let data = std::fs::metadata(path).context(|| format!("read {}", path.display()))?;
+    Ok(match data.permissions().mode() & 0o100 {
+        0 => 0o644,
+        _ => 0o755,
     })
 }
 

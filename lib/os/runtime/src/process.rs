@@ -7,6 +7,7 @@ mod fork;
 mod ids;
 mod record;
 mod script;
+mod search;
 mod stdio;
 
 use alloc::string::String;
@@ -14,14 +15,13 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::protocol::ProcCall;
-use syscall::error::{
-    EACCES, EAGAIN, ECHILD, EINTR, EISDIR, ENOENT, ENOEXEC, ENOSYS, ENOTDIR, ESRCH, Error, Result,
-};
+use syscall::error::{EAGAIN, ECHILD, EINTR, ENOENT, ENOEXEC, ENOSYS, ESRCH, Error, Result};
 use syscall::flag::CallFlags;
 
 pub use self::fork::{Fork, fork};
 pub use self::ids::{set_effective_ids, set_ids, set_own_ids};
 pub use self::record::{meta, own_meta};
+use self::search::{directory_is_no_program, find_program};
 pub use self::stdio::Stdio;
 pub use crate::exit_status::ExitStatus;
 
@@ -291,7 +291,7 @@ impl Command {
 
     /// Starts the process. ENOENT: the program, or the one that a script's first line names, does
     /// not exist. ENOEXEC: the file is neither a static x86-64 ELF program nor a script for one
-    /// (`#!` and its path). EACCES: it is a directory.
+    /// (`#!` and its path). EACCES: it is a directory, or may not be run.
     pub fn spawn(&mut self) -> Result<Child> {
         self.spawn_with(|_| Ok(())).map(|(child, ())| child)
     }
@@ -389,42 +389,6 @@ struct Found {
     program: Program,
     /// Arguments for a script's interpreter: its name, its option and the script.
     before: Vec<String>,
-}
-
-/// Opens the file of a name with a slash, or else of the first program with that name in the
-/// directories of `search`, which colons separate; an empty one is the current directory. Also
-/// returns its absolute path.
-fn find_program(name: &str, search: &str) -> Result<(String, ProgramFile)> {
-    let open = |candidate: &str| -> Result<(String, ProgramFile)> {
-        let candidate = path::canonical(candidate)?;
-        let file = ProgramFile::open(&candidate).map_err(directory_is_no_program)?;
-        Ok((candidate, file))
-    };
-    if name.is_empty() {
-        return Err(Error::new(ENOENT));
-    }
-    if name.contains(['/', ':']) {
-        return open(name);
-    }
-    let mut result = Err(Error::new(ENOENT));
-    for directory in search.split(':') {
-        let directory = if directory.is_empty() { "." } else { directory };
-        match open(&alloc::format!("{directory}/{name}")) {
-            Ok(found) => return Ok(found),
-            Err(Error {
-                errno: ENOENT | ENOTDIR,
-            }) => {}
-            Err(error) => result = Err(error),
-        }
-    }
-    result
-}
-
-fn directory_is_no_program(error: Error) -> Error {
-    match error.errno {
-        EISDIR => Error::new(EACCES),
-        _ => error,
-    }
 }
 
 /// Sets the name under which a process is listed: the last part of `path`, at most 32 bytes.

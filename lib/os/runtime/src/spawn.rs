@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::protocol::O_CLOEXEC;
-use syscall::PAGE_SIZE;
 use syscall::error::{E2BIG, EIO, ENOEXEC, Error, Result};
 use syscall::flag::{ADDRSPACE_OP_MMAP, MapFlags, SEEK_SET, UPPER_FDTBL_TAG};
+use syscall::{PAGE_SIZE, Stat};
 
 use crate::elf::{self, Program, ReadAt};
 use crate::state::aux;
@@ -297,6 +297,11 @@ impl ProgramFile {
     pub fn open(path: &str) -> Result<ProgramFile> {
         let fd = crate::path::open_upper(path, syscall::O_RDONLY | O_CLOEXEC)?;
         Ok(ProgramFile { fd: Fd::new(fd) })
+    }
+
+    /// The file's attributes.
+    pub fn attributes(&self) -> Result<Stat> {
+        fd::fstat(self.fd.raw())
     }
 
     /// Reads the start of the file into `buffer`, and returns how many bytes it has.

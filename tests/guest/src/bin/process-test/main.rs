@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use guest_tests::{Suite, at_rest, kernel_count, settled};
 use libredox::Fd;
+use runtime::fs::OpenOptions;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
@@ -153,10 +154,15 @@ fn statuses(suite: &mut Suite) {
     );
     let script = "/scheme/initfs/lib/init.d/00_base";
     suite.equal(
-        "not a program",
+        "a file that nobody may run",
         errno(Command::new(script).spawn()),
-        ENOEXEC,
+        EACCES,
     );
+    let text = "/tmp/process-test-text";
+    let mut options = OpenOptions::new();
+    let made = options.write(true).create(true).mode(0o755).open(text);
+    suite.equal("a text that all may run", errno(made), 0);
+    suite.equal("not a program", errno(Command::new(text).spawn()), ENOEXEC);
     suite.equal(
         "a directory",
         errno(Command::new("/scheme/initfs/bin").spawn()),
