@@ -70,6 +70,8 @@ fn program() -> c_int {
         runtime::io::emergency(&alloc::format!("no thread-local storage: {error}\n"));
         return 127;
     }
+    // Such as `log-12:30`.
+    runtime::path::keep_colons();
     cpu_model::look();
     pthread::adopt_main(block);
     descriptor::adopt();

@@ -6,6 +6,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::protocol::O_CLOEXEC;
 use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, ESRCH, EXDEV, Error, Result};
@@ -67,10 +68,28 @@ pub fn canonical(path: &str) -> Result<String> {
     Ok(result)
 }
 
+/// Whether `<name>:<rest>` is a path in a scheme only for one name, [`COLON_SCHEME`].
+static KEEPS_COLONS: AtomicBool = AtomicBool::new(false);
+
+/// The scheme that every program can also name by a colon.
+const COLON_SCHEME: &str = "scif";
+
+/// Lets paths with a colon be names of files from now on, except those of `scif:`. For programs
+/// that were written for other systems.
+pub fn keep_colons() {
+    KEEPS_COLONS.store(true, Ordering::Relaxed);
+}
+
+/// Whether a path begins with the name of a scheme and a colon.
+pub(crate) fn names_scheme(path: &str) -> bool {
+    legacy(path).is_some()
+}
+
 /// Splits `<name>:<rest>`; a name has no slash and is not empty.
 fn legacy(path: &str) -> Option<(&str, &str)> {
     let (name, rest) = path.split_once(':')?;
-    (!name.is_empty() && !name.contains('/')).then_some((name, rest))
+    let is_scheme = name == COLON_SCHEME || !KEEPS_COLONS.load(Ordering::Relaxed);
+    (is_scheme && !name.is_empty() && !name.contains('/')).then_some((name, rest))
 }
 
 /// Splits a canonical path into the scheme's name and the path below its root. The name is empty

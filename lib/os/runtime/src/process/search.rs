@@ -22,7 +22,7 @@ pub(super) fn find_program(name: &str, search: &str) -> Result<(String, ProgramF
     if name.is_empty() {
         return Err(Error::new(ENOENT));
     }
-    if name.contains(['/', ':']) {
+    if name.contains('/') || path::names_scheme(name) {
         return open(name);
     }
     let mut result = Err(Error::new(ENOENT));
