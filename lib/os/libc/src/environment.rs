@@ -1,6 +1,5 @@
 //! `getenv`, `setenv` and `environ`.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
@@ -16,17 +15,10 @@ static mut environ: *mut *mut c_char = null_mut();
 /// The vector that this library has made last, whose memory it frees when it makes another one.
 pub static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
 
-/// Copies the variables with which the program was started.
-pub fn adopt() {
-    let entries = runtime::env::vars().into_iter();
-    let entries = entries
-        .map(|(name, value)| strings::duplicate(alloc::format!("{name}={value}").as_bytes()));
-    let mut entries: Vec<_> = entries.collect();
-    entries.push(null_mut());
-    // `main` gets this vector, and may look at it at any later time, so it is never freed.
-    let entries = entries.leak();
+/// Takes the vector of variables with which the program was started.
+pub fn adopt(entries: *mut *mut c_char) {
     // SAFETY: as in `vector`; the program has not begun.
-    unsafe { environ = entries.as_mut_ptr() };
+    unsafe { environ = entries };
 }
 
 /// The present vector of variables.
@@ -80,17 +72,10 @@ unsafe fn value_of(entry: *mut c_char, name: &[u8]) -> Option<*mut c_char> {
 }
 
 /// All variables, for a new program.
-pub fn variables() -> Vec<(String, String)> {
+pub fn variables() -> Vec<Vec<u8>> {
     // SAFETY: the vector consists of strings.
-    let texts = entries()
-        .into_iter()
-        .map(|entry| unsafe { strings::bytes(entry) });
-    texts
-        .filter_map(|text| {
-            let text = String::from_utf8_lossy(text);
-            let (name, value) = text.split_once('=')?;
-            Some((name.into(), value.into()))
-        })
+    each()
+        .map(|entry| unsafe { strings::bytes(entry) }.to_vec())
         .collect()
 }
 

@@ -173,13 +173,13 @@ attributes! {
 ///
 /// # Safety
 /// The vector ends so, or is null.
-unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
+unsafe fn texts(vector: *const *mut c_char) -> Vec<Vec<u8>> {
     let mut texts = Vec::new();
     let mut next = vector;
     // SAFETY: the caller's promise.
     unsafe {
         while !next.is_null() && !(*next).is_null() {
-            texts.push(String::from_utf8_lossy(strings::bytes(*next)).into_owned());
+            texts.push(strings::bytes(*next).to_vec());
             next = next.add(1);
         }
     }
@@ -187,7 +187,7 @@ unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
 }
 
 /// Makes a command with these arguments and variables, and the descriptors that C's rules pass on.
-pub fn command(program: &str, arguments: &[String], variables: Vec<(String, String)>) -> Command {
+pub fn command(program: &str, arguments: Vec<Vec<u8>>, variables: Vec<Vec<u8>>) -> Command {
     command_with(program, arguments, variables, Numbers::inherited())
 }
 
@@ -209,27 +209,18 @@ pub fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// Makes a command by which the shell runs `text`.
 pub fn shell(text: &[u8]) -> Command {
-    let text = String::from_utf8_lossy(text).into_owned();
-    let arguments = [String::from("sh"), String::from("-c"), text];
-    command("sh", &arguments, environment::variables())
+    let arguments = [b"sh".as_slice(), b"-c", text].map(<[u8]>::to_vec);
+    command("sh", arguments.into(), environment::variables())
 }
 
 fn command_with(
     program: &str,
-    arguments: &[String],
-    variables: Vec<(String, String)>,
+    arguments: Vec<Vec<u8>>,
+    variables: Vec<Vec<u8>>,
     numbers: Numbers,
 ) -> Command {
     let mut command = Command::new(&linux_names::here(program));
-    let mut arguments = arguments.iter();
-    if let Some(name) = arguments.next() {
-        command.arg0(name);
-    }
-    command.args(arguments);
-    command.env_clear();
-    for (name, value) in variables {
-        command.env(name, value);
-    }
+    command.words(arguments, variables);
     let stream = |wanted| numbers.source(wanted).map_or(Stdio::Closed, Stdio::Fd);
     command.stdin(stream(0)).stdout(stream(1)).stderr(stream(2));
     for (number, source) in numbers.pairs.into_iter().filter(|(number, _)| *number > 2) {
@@ -329,14 +320,6 @@ fn search_path() -> String {
     directories.join(":")
 }
 
-fn split(entries: Vec<String>) -> Vec<(String, String)> {
-    let pair = |entry: &String| {
-        let (name, value) = entry.split_once('=')?;
-        Some((String::from(name), String::from(value)))
-    };
-    entries.iter().filter_map(pair).collect()
-}
-
 /// Starts a program. Fails with `ENOTSUP` for flags other than [`FLAGS`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawnp(
@@ -354,7 +337,7 @@ unsafe extern "C" fn posix_spawnp(
     let (program, arguments, variables, actions, attributes) = unsafe {
         let variables = match variables.is_null() {
             true => environment::variables(),
-            false => split(texts(variables)),
+            false => texts(variables),
         };
         let actions = if actions.is_null() {
             &[]
@@ -383,7 +366,7 @@ unsafe extern "C" fn posix_spawnp(
             Ok(opened) => opened,
             Err(error) => return Ok(Err(error)),
         };
-        let mut command = command_with(&program, &arguments, variables.clone(), numbers);
+        let mut command = command_with(&program, arguments.clone(), variables.clone(), numbers);
         command.search_path(&search_path());
         if has(SET_GROUP) {
             command.group(group);
@@ -446,10 +429,10 @@ unsafe fn replace(
             return errno::fail(error.errno);
         }
         let variables = match variables {
-            Some(vector) => split(texts(vector)),
+            Some(vector) => texts(vector),
             None => environment::variables(),
         };
-        let mut command = command(&program, &texts(arguments), variables);
+        let mut command = command(&program, texts(arguments), variables);
         command.search_path(&search_path());
         command
     };

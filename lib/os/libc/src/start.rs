@@ -1,7 +1,5 @@
 //! From the start of a program by `runtime` to C's `main(argc, argv, environ)`.
 
-use alloc::ffi::CString;
-use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -44,10 +42,15 @@ pub fn short_name_bytes<'a>() -> &'a [u8] {
     }
 }
 
-/// Keeps a string for the rest of the program's life.
-fn keep(text: alloc::string::String) -> *mut c_char {
-    // Neither an argument nor a variable can contain a zero byte: zero bytes end them.
-    CString::new(text).unwrap_or_default().into_raw()
+/// The arguments and then the variables of the program, each list with a null pointer at its end,
+/// in the memory in which it was started with them; and the number of arguments.
+fn lists() -> (*mut *mut c_char, *mut *mut c_char, c_int) {
+    let block = runtime::state::block();
+    // SAFETY: the block begins with the number of arguments, behind which the two lists are. It
+    // stays, and nothing else uses it.
+    let count = unsafe { *block };
+    let arguments = block.wrapping_add(1).cast::<*mut c_char>();
+    (arguments, arguments.wrapping_add(count + 1), count as c_int)
 }
 
 /// The part of a path after its last slash.
@@ -76,15 +79,13 @@ fn program() -> c_int {
     pthread::adopt_main(block);
     descriptor::adopt();
     stream::open_standard();
-    environment::adopt();
     signal::prepare();
-    let mut arguments: Vec<*mut c_char> = runtime::env::args().map(keep).collect();
-    let count = arguments.len() as c_int;
-    let name = arguments.first().copied().unwrap_or(core::ptr::null_mut());
+    let (arguments, variables, count) = lists();
+    environment::adopt(variables);
+    // SAFETY: the first argument, or the null pointer behind none.
+    let name = unsafe { *arguments };
     program_invocation_name.store(name, Ordering::Relaxed);
     program_invocation_short_name.store(short_name(name), Ordering::Relaxed);
-    arguments.push(core::ptr::null_mut());
-    let arguments = arguments.leak().as_mut_ptr();
 
     // SAFETY: both pairs of symbols enclose arrays of functions that the linker made.
     unsafe {

@@ -75,9 +75,10 @@ pub fn id() -> u32 {
 pub struct Command {
     program: String,
     /// The name that the program gets as argument 0; `None` means the name it was requested by.
-    name: Option<String>,
-    args: Vec<String>,
-    env: Vec<(String, String)>,
+    name: Option<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+    /// Entries `NAME=value`.
+    env: Vec<Vec<u8>>,
     streams: [Stdio; 3],
     fds: Vec<(usize, usize)>,
     cwd: Option<String>,
@@ -97,11 +98,11 @@ impl Command {
     /// Environment, directory and streams are those of this process unless changed; no other
     /// descriptor is passed on.
     pub fn new(program: &str) -> Command {
-        Command {
+        let mut command = Command {
             program: program.into(),
             name: None,
             args: Vec::new(),
-            env: env::vars(),
+            env: Vec::new(),
             streams: [Stdio::Inherit; 3],
             fds: Vec::new(),
             cwd: None,
@@ -111,7 +112,21 @@ impl Command {
             leaves: None,
             usual_signals: 0,
             search: None,
+        };
+        for (name, value) in env::vars() {
+            command.env.push(entry(&name, &value));
         }
+        command
+    }
+
+    /// Sets the arguments, beginning with argument 0, and the variables (`NAME=value`), which may
+    /// have any bytes but zeros.
+    pub fn words(&mut self, arguments: Vec<Vec<u8>>, variables: Vec<Vec<u8>>) -> &mut Self {
+        let mut arguments = arguments.into_iter();
+        self.name = arguments.next();
+        self.args = arguments.collect();
+        self.env = variables;
+        self
     }
 
     /// Looks for the program in these directories, which are written as in `PATH`, and no others.
@@ -123,33 +138,38 @@ impl Command {
 
     /// Sets the program's argument 0, its own name. A script gets its path instead.
     pub fn arg0(&mut self, name: impl AsRef<str>) -> &mut Self {
-        self.name = Some(name.as_ref().into());
+        self.name = Some(name.as_ref().as_bytes().into());
         self
     }
 
     /// Adds an argument.
     pub fn arg(&mut self, arg: impl AsRef<str>) -> &mut Self {
-        self.args.push(arg.as_ref().into());
+        self.args.push(arg.as_ref().as_bytes().into());
         self
     }
 
     /// Adds arguments.
     pub fn args(&mut self, args: impl IntoIterator<Item = impl AsRef<str>>) -> &mut Self {
-        self.args
-            .extend(args.into_iter().map(|arg| arg.as_ref().into()));
+        for arg in args {
+            self.arg(arg);
+        }
         self
     }
 
     /// Sets a variable.
     pub fn env(&mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> &mut Self {
         self.env_remove(name.as_ref());
-        self.env.push((name.as_ref().into(), value.as_ref().into()));
+        self.env.push(entry(name.as_ref(), value.as_ref()));
         self
     }
 
     /// Removes a variable.
     pub fn env_remove(&mut self, name: &str) -> &mut Self {
-        self.env.retain(|(known, _)| known != name);
+        let is_it = |entry: &Vec<u8>| {
+            let rest = entry.strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.starts_with(b"="))
+        };
+        self.env.retain(|entry| !is_it(entry));
         self
     }
 
@@ -280,12 +300,11 @@ impl Command {
     /// Returns the arguments of the program, its name first. `before` holds those for a script's
     /// interpreter.
     fn arguments<'a>(&'a self, before: &'a [String]) -> Vec<&'a [u8]> {
-        let name = self.name.as_ref().unwrap_or(&self.program);
         let mut arguments: Vec<_> = before.iter().map(|word| word.as_bytes()).collect();
         if arguments.is_empty() {
-            arguments.push(name.as_bytes());
+            arguments.push(self.name.as_deref().unwrap_or(self.program.as_bytes()));
         }
-        arguments.extend(self.args.iter().map(|argument| argument.as_bytes()));
+        arguments.extend(self.args.iter().map(Vec::as_slice));
         arguments
     }
 
@@ -337,11 +356,6 @@ impl Command {
     /// Prepares the process. Returns its first thread, which has not started.
     fn prepare(&self, process: usize, found: &mut Found, cwd: &str) -> Result<Fd> {
         let thread = Fd::new(fd::dup_upper(process, b"thread-0")?);
-        let env: Vec<String> = self
-            .env
-            .iter()
-            .map(|(name, value)| alloc::format!("{name}={value}"))
-            .collect();
         let mut fds = Vec::new();
         for (number, stream) in self.streams.iter().enumerate() {
             match stream {
@@ -360,7 +374,7 @@ impl Command {
         let launch = Launch {
             program: &found.path,
             args: self.arguments(&found.before),
-            env: env.iter().map(|entry| entry.as_bytes()).collect(),
+            env: self.env.iter().map(Vec::as_slice).collect(),
             cwd,
             fds,
             process: Some(process),
@@ -379,6 +393,11 @@ impl Command {
         }
         Ok(thread)
     }
+}
+
+/// An entry of the environment.
+fn entry(name: &str, value: &str) -> Vec<u8> {
+    alloc::format!("{name}={value}").into_bytes()
 }
 
 /// A program that was found, and its headers.

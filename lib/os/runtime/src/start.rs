@@ -41,6 +41,7 @@ unsafe extern "Rust" {
 /// # Safety
 /// `block` must be the stack pointer as the loader of the program left it.
 unsafe extern "C" fn start(block: *const usize) -> ! {
+    state::set_block(block);
     // SAFETY: called once, with the block of the loader.
     unsafe { read_arguments(block) };
     process::exit(runtime_program_main())

@@ -37,6 +37,20 @@ static PROGRAM: Mutex<String> = Mutex::new(String::new());
 
 static CURRENT_DIR: Mutex<String> = Mutex::new(String::new());
 
+/// The address of the argument block.
+static BLOCK: AtomicUsize = AtomicUsize::new(0);
+
+/// The argument block as the loader of the program left it: the number of arguments, their
+/// pointers, those of the variables, each list with a zero behind it. It stays as long as the
+/// process. Null before the start.
+pub fn block() -> *mut usize {
+    core::ptr::with_exposed_provenance_mut(BLOCK.load(Ordering::Relaxed))
+}
+
+pub(crate) fn set_block(block: *const usize) {
+    BLOCK.store(block.expose_provenance(), Ordering::Relaxed);
+}
+
 /// The process descriptor, or `NO_FD` in programs that run below the process manager.
 pub fn proc_fd() -> usize {
     PROC.load(Ordering::Relaxed)

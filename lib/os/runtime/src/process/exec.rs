@@ -64,15 +64,10 @@ impl Command {
             (aux::NAMESPACE_FD, state::namespace_fd()),
             (aux::FILETABLE_FD, state::filetable_fd()),
         ];
-        let env: Vec<alloc::string::String> = self
-            .env
-            .iter()
-            .map(|(name, value)| alloc::format!("{name}={value}"))
-            .collect();
         let launch = Launch {
             program: &found.path,
             args: self.arguments(&found.before),
-            env: env.iter().map(|entry| entry.as_bytes()).collect(),
+            env: self.env.iter().map(Vec::as_slice).collect(),
             cwd: &cwd,
             ..Launch::default()
         };
