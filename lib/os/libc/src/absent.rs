@@ -100,7 +100,7 @@ unsafe extern "C" fn backtrace_symbols_fd(
         let mut line = symbol(unsafe { *places.add(index) });
         line.push(b'\n');
         // The function has no result with which to report an error.
-        let _ = files::write_all(number, &line);
+        let _ = files::write_all(number, &line).1;
     }
 }
 

@@ -173,22 +173,20 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     }
 }
 
-/// Writes all bytes, by as many calls as it takes.
-///
-/// # Errors
-/// Those of [`write_raw`], and `EIO` if nothing was written; some bytes may have been written
-/// before.
-pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
-    while !bytes.is_empty() {
+/// Writes all bytes, by as many calls as it takes. Also returns how many were written, which are
+/// not all if there is an error: one of [`write_raw`], or `EIO` if a call wrote nothing.
+pub fn write_all(number: c_int, bytes: &[u8]) -> (usize, Result<()>) {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         // SAFETY: these are bytes.
-        match unsafe { write_raw(number, bytes.as_ptr().cast(), bytes.len()) } {
-            Ok(0) => return Err(Error::new(EIO)),
-            Ok(count) => bytes = &bytes[count..],
+        match unsafe { write_raw(number, rest.as_ptr().cast(), rest.len()) } {
+            Ok(0) => return (done, Err(Error::new(EIO))),
+            Ok(count) => done += count,
             Err(Error { errno: EINTR }) => {}
-            Err(error) => return Err(error),
+            Err(error) => return (done, Err(error)),
         }
     }
-    Ok(())
+    (done, Ok(()))
 }
 
 /// Writes memory given by a raw pointer. If a pipe has no reader, the thread gets a SIGPIPE, which
@@ -384,7 +382,8 @@ unsafe extern "C" fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     // SAFETY: the caller's string.
-    errno::done(unsafe { path_of(path) }.and_then(env::set_current_dir))
+    let path = unsafe { path_of(path) };
+    errno::done(path.and_then(|path| env::set_current_dir(path)))
 }
 
 /// Allocates the result if the buffer is null.

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 
 use runtime::{Error, Result};
-use syscall::error::{EINVAL, ENOMEM, ENOSPC};
+use syscall::error::{EINVAL, ENOMEM};
 use syscall::{SEEK_CUR, SEEK_END, SEEK_SET};
 
 use crate::{malloc, strings};
@@ -128,11 +128,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes at the position.
+    /// Writes at the position, and returns how many bytes were written.
     ///
     /// # Errors
-    /// `ENOSPC`: not all bytes fit; those that do are written. `ENOMEM`.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    /// `ENOMEM`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         if self.appends {
             self.position = self.length;
         }
@@ -160,10 +160,7 @@ impl Memory {
             }
         }
         self.publish();
-        match count == bytes.len() {
-            true => Ok(()),
-            false => Err(Error::new(ENOSPC)),
-        }
+        Ok(count)
     }
 
     /// Reads from the position; returns 0 at the end of the file.

@@ -174,7 +174,7 @@ unsafe extern "C" fn vprintf(format: *const c_char, list: VaList<'_>) -> c_int {
 unsafe extern "C" fn vdprintf(number: c_int, format: *const c_char, mut list: VaList<'_>) -> c_int {
     // SAFETY: the caller's string and arguments.
     let text = unsafe { text(format, &mut list) };
-    let written = descriptor::check(number).and_then(|_| files::write_all(number, &text));
+    let written = descriptor::check(number).and_then(|_| files::write_all(number, &text).1);
     points::handle_signals();
     errno::give(written.map(|()| text.len() as c_int))
 }

@@ -44,6 +44,7 @@ pub fn leave(status: c_int) -> ! {
         unsafe { (*next)() };
     }
     stream::flush_all();
+    stream::give_back_input();
     end(status)
 }
 

@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
 
 use runtime::{Error, Result};
-use syscall::error::{EBADF, EINVAL, ENOMEM};
+use syscall::error::{EAGAIN, EBADF, EINVAL, ENOMEM};
 use syscall::flag::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
 use crate::memory_stream::{Memory, Opening};
@@ -45,9 +45,18 @@ fn rights(flags: usize) -> (bool, bool) {
     (flags & O_RDONLY != 0, flags & O_WRONLY != 0)
 }
 
+/// Moves to the end of a file that is written only there, as a program may ask for the position.
+fn begin_appending(number: c_int, flags: usize) {
+    if flags & O_APPEND != 0 && flags & O_RDONLY == 0 {
+        // A pipe or a device has no positions.
+        let _ = descriptor::seek(number, 0, syscall::SEEK_END);
+    }
+}
+
 fn open_file(path: &str, flags: usize) -> Result<(c_int, bool, bool)> {
     let number = files::open_path(path, flags as c_int, 0o666)?;
     let (readable, writable) = rights(flags);
+    begin_appending(number, flags);
     Ok((number, readable, writable))
 }
 
@@ -97,8 +106,13 @@ unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
     let use_open = |flags| {
         let number = descriptor::check(number)?;
         let old = runtime::fd::fcntl(number, syscall::F_GETFL, 0)?;
+        // Pipes and some devices do not say how they are open.
+        if old & O_RDWR != 0 && flags & O_RDWR & !old != 0 {
+            return Err(Error::new(EINVAL));
+        }
         if flags & O_APPEND != 0 && old & O_APPEND == 0 {
             runtime::fd::fcntl(number, syscall::F_SETFL, old | O_APPEND)?;
+            begin_appending(number as c_int, flags);
         }
         Ok(flags)
     };
@@ -130,7 +144,7 @@ unsafe extern "C" fn freopen(
             let _ = state.flush();
             let flags = flags_of(mode)?;
             if path.is_null() {
-                return state.change_rights(rights(flags));
+                return state.open_again(flags);
             }
             let (number, readable, writable) = open_file(files::path_of(path)?, flags)?;
             // The number stays, so that standard streams keep their numbers for new programs. A
@@ -289,15 +303,12 @@ unsafe extern "C" fn fwrite(
     // SAFETY: the caller's bytes and open stream.
     let result = unsafe {
         let bytes = core::slice::from_raw_parts(place.cast::<u8>(), total);
-        stream::with(file, |state| state.write(bytes))
+        stream::with(file, |state| state.write_counted(bytes))
     };
-    match result {
-        Ok(()) => count,
-        Err(error) => {
-            errno::set(error.errno);
-            0
-        }
+    if let (_, Err(error)) = result {
+        errno::set(error.errno);
     }
+    result.0 / size
 }
 
 /// Writes bytes to a stream; `EOF` if that fails.
@@ -379,17 +390,26 @@ unsafe extern "C" fn ungetc(byte: c_int, file: *mut File) -> c_int {
     }
 }
 
-/// Reads up to and including the byte `end`, but at most `limit` bytes.
-unsafe fn line(file: *mut File, end: u8, limit: usize) -> Result<Vec<u8>> {
+/// Reads up to and including the byte `end`, but at most `limit` bytes. If an error ends the line
+/// and `keeps` accepts it, the result is what had been read, if that is not empty. The next read
+/// finds the error again.
+unsafe fn line(
+    file: *mut File,
+    end: u8,
+    limit: usize,
+    keeps: impl Fn(c_int) -> bool,
+) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // SAFETY: the caller's open stream.
     unsafe {
         stream::with(file, |state| {
-            while bytes.len() < limit
-                && let Some(byte) = state.get()?
-            {
-                bytes.push(byte);
-                if byte == end {
+            while bytes.len() < limit {
+                match state.get() {
+                    Ok(Some(byte)) => bytes.push(byte),
+                    Err(error) if bytes.is_empty() || !keeps(error.errno) => return Err(error),
+                    _ => break,
+                }
+                if bytes.last() == Some(&end) {
                     break;
                 }
             }
@@ -406,7 +426,7 @@ unsafe extern "C" fn fgets(buffer: *mut c_char, size: c_int, file: *mut File) ->
     };
     // SAFETY: the caller's open stream, and a buffer of `size` bytes.
     unsafe {
-        match line(file, b'\n', limit - 1) {
+        match line(file, b'\n', limit - 1, |number| number == EAGAIN) {
             Ok(bytes) if !bytes.is_empty() || limit == 1 => {
                 buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
                 *buffer.add(bytes.len()) = 0;
@@ -433,7 +453,7 @@ unsafe extern "C" fn getdelim(
     }
     // SAFETY: the caller's open stream; the buffer is null or allocated with the size given.
     unsafe {
-        match line(file, end as u8, usize::MAX) {
+        match line(file, end as u8, usize::MAX, |_| true) {
             Ok(bytes) if bytes.is_empty() => -1,
             Ok(bytes) => {
                 if (*place).is_null() || *size <= bytes.len() {

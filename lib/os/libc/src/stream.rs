@@ -2,14 +2,17 @@
 //! Changing from reading to writing drops what was read ahead; changing back writes what is
 //! buffered.
 
+mod output;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
-use runtime::{Error, Result};
+use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EINTR, EINVAL};
+use syscall::flag::{O_APPEND, O_RDONLY, O_TRUNC, O_WRONLY};
 
 use crate::keeper::Keeper;
 use crate::memory_stream::Memory;
@@ -316,6 +319,15 @@ pub fn flush_all() -> c_int {
     result
 }
 
+/// Moves the positions of files back to those of the streams that read them ahead, for whoever
+/// goes on with the files. Skips a stream that a thread uses, as it may sleep there.
+pub fn give_back_input() {
+    for file in OPEN.with(|open| open.clone()) {
+        // A pipe or a connection has no position.
+        let _ = file.state.try_with(State::drop_input);
+    }
+}
+
 impl Shown {
     /// Makes a call that may block, for the holder of the lock, whose state is consistent. A fork
     /// does not wait for the call, and the call does not return during a fork.
@@ -333,38 +345,36 @@ impl State {
         Err(Error::new(number))
     }
 
-    /// Writes what is buffered. After an error, what could not be written is lost.
-    pub fn flush(&mut self) -> Result<()> {
-        if self.output.is_empty() {
-            return Ok(());
-        }
-        let output = core::mem::take(&mut self.output);
-        let write = || files::write_all(self.number, &output);
-        let written = match &mut self.memory {
-            Some(memory) => memory.write(&output),
-            None => descriptor::check(self.number).and_then(|_| self.shown.sleep(write)),
-        };
-        // Keeps the allocation of the buffer.
-        self.output = output;
-        self.drop_output();
-        written.inspect_err(|_| self.failed = true)
-    }
-
-    fn drop_output(&mut self) {
-        self.output.clear();
-        self.shown.has_output.store(false, Ordering::Release);
-    }
-
-    /// Sets whether the open file is read, written or both from now on.
+    /// Goes on as if the same file was opened again with these flags.
     ///
     /// # Errors
-    /// `EBADF`: the file was not opened for that.
-    pub fn change_rights(&mut self, (readable, writable): (bool, bool)) -> Result<()> {
+    /// `EBADF`: the file was not opened for that; those of emptying the file.
+    pub fn open_again(&mut self, flags: usize) -> Result<()> {
+        let (readable, writable) = (flags & O_RDONLY != 0, flags & O_WRONLY != 0);
         if readable && !self.readable || writable && !self.writable {
             return Err(Error::new(EBADF));
         }
         (self.readable, self.writable) = (readable, writable);
         (self.ended, self.failed) = (false, false);
+        self.input.clear();
+        self.next = 0;
+        let Ok(number) = descriptor::check(self.number) else {
+            // Memory stays as it is.
+            return Ok(());
+        };
+        let appends = flags & O_APPEND;
+        let old = fd::fcntl(number, syscall::F_GETFL, 0)?;
+        if old & O_APPEND != appends {
+            fd::fcntl(number, syscall::F_SETFL, old & !O_APPEND | appends)?;
+        }
+        let whence = match appends {
+            0 => syscall::SEEK_SET,
+            _ => syscall::SEEK_END,
+        };
+        // A pipe or a device has neither positions nor a length.
+        if descriptor::seek(self.number, 0, whence).is_ok() && flags & O_TRUNC != 0 {
+            fd::truncate(number, 0)?;
+        }
         Ok(())
     }
 
@@ -393,33 +403,6 @@ impl State {
         Ok(())
     }
 
-    /// Writes bytes.
-    ///
-    /// # Errors
-    /// `EBADF` when the stream is not for writing; those of writing.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        if !self.writable {
-            return self.fail(EBADF);
-        }
-        if self.drop_input().is_err() {
-            // A pipe or a connection has no position to go back to; its bytes are lost.
-            self.input.clear();
-            self.next = 0;
-        }
-        for part in bytes.chunks(BUFFER) {
-            if self.output.len() + part.len() > BUFFER {
-                self.flush()?;
-            }
-            self.output.extend_from_slice(part);
-            self.shown.has_output.store(true, Ordering::Release);
-        }
-        match self.mode {
-            Mode::None => self.flush(),
-            Mode::Line if bytes.contains(&b'\n') => self.flush(),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the next byte without taking it; `None` at the end of the file.
     ///
     /// # Errors
@@ -442,7 +425,9 @@ impl State {
                 // Even if a thread has reserved it: that thread may wait for this stream.
                 // SAFETY: the standard output is open, and no other stream than this one is
                 // locked.
-                unsafe { &*output }.state.with(State::flush)?;
+                let shown = unsafe { &*output }.state.with(State::flush);
+                // Its error is not one of reading. The output's own state records it.
+                let _ = shown;
             }
         }
         let size = if self.mode == Mode::None { 1 } else { BUFFER };
@@ -548,8 +533,8 @@ impl State {
             if let Some(memory) = &self.memory {
                 return memory.appends();
             }
-            let flags = runtime::fd::fcntl(self.number as usize, syscall::F_GETFL, 0);
-            flags.is_ok_and(|flags| flags & syscall::O_APPEND != 0)
+            let flags = fd::fcntl(self.number as usize, syscall::F_GETFL, 0);
+            flags.is_ok_and(|flags| flags & O_APPEND != 0)
         };
         let from = match !self.output.is_empty() && appends() {
             true => syscall::SEEK_END,

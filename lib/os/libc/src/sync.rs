@@ -29,6 +29,11 @@ impl<T> Shared<T> {
     pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         action(&mut self.0.lock().0)
     }
+
+    /// As [`with`](Self::with), unless another thread uses the value.
+    pub fn try_with<R>(&self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_lock().map(|mut value| action(&mut value.0))
+    }
 }
 
 /// A lock that `fork` takes.
