@@ -22,6 +22,8 @@ pub trait Arguments {
     fn store(&mut self, pointer: usize, bytes: usize, count: i64);
     /// The message for the present error number, for `%m`.
     fn error_message(&mut self) -> Vec<u8>;
+    /// Notes that an argument is a wide character that does not exist.
+    fn refuse(&mut self);
 }
 
 /// Where the result goes. An output that is full drops further bytes, which are still counted.
@@ -32,12 +34,18 @@ pub trait Output {
 
 impl Output for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
+        if self.try_reserve(bytes.len()).is_ok() {
+            self.extend_from_slice(bytes);
+        }
     }
 }
 
-/// The greatest width and precision; only broken formats ask for more.
-const LIMIT: usize = 1 << 20;
+/// The greatest width and precision, as the result is an `int`.
+const LIMIT: usize = i32::MAX as usize;
+
+/// The greatest precision of floating-point numbers, whose digits take memory. All digits beyond
+/// it are zeros.
+const MOST_DIGITS: usize = 1 << 20;
 
 /// The greatest number of an argument, C's `NL_ARGMAX`.
 pub const MOST_NUMBERED: usize = 4096;
@@ -249,7 +257,11 @@ fn convert(
     specification: Specification,
     arguments: &mut dyn Arguments,
 ) -> bool {
-    let length = specification.length;
+    // `S` and `C` are old names of `ls` and `lc`.
+    let (conversion, length) = match conversion {
+        b'S' | b'C' => (conversion.to_ascii_lowercase(), Length::Long),
+        _ => (conversion, specification.length),
+    };
     let mut integer = || arguments.integer(length == Length::Long);
     match conversion {
         b'd' | b'i' => {
@@ -291,12 +303,10 @@ fn convert(
             0 => pad(output, specification, b"(nil)"),
             value => pad(output, specification, format!("{value:#x}").as_bytes()),
         },
-        b'c' if length == Length::Long => {
-            // Prints nothing for an invalid character.
-            let wide = char::from_u32(arguments.integer(false) as u32);
-            let text = wide.map(String::from).unwrap_or_default();
-            pad(output, specification, text.as_bytes());
-        }
+        b'c' if length == Length::Long => match char::from_u32(arguments.integer(false) as u32) {
+            Some(wide) => pad(output, specification, String::from(wide).as_bytes()),
+            None => arguments.refuse(),
+        },
         b'c' => pad(output, specification, &[integer() as u8]),
         b's' => match arguments.pointer() {
             0 => pad(output, specification, b"(null)"),
@@ -395,13 +405,16 @@ fn float(output: &mut Counted<'_>, specification: Specification, conversion: u8,
     let upper = conversion.is_ascii_uppercase();
     let sign = sign(specification, value.is_sign_negative());
     let magnitude = value.abs();
+    let wanted = specification
+        .precision
+        .map(|digits| digits.min(MOST_DIGITS));
     let (mut prefix, mut text) = (sign, String::new());
     if magnitude.is_nan() {
         text.push_str("nan");
     } else if magnitude.is_infinite() {
         text.push_str("inf");
     } else {
-        let precision = specification.precision.unwrap_or(6);
+        let precision = wanted.unwrap_or(6);
         let alternate = specification.alternate;
         text = match conversion.to_ascii_lowercase() {
             b'f' => fixed(magnitude, precision, alternate),
@@ -414,7 +427,7 @@ fn float(output: &mut Counted<'_>, specification: Specification, conversion: u8,
                     " " => " 0x",
                     _ => "0x",
                 };
-                hexadecimal(magnitude, specification.precision, alternate)
+                hexadecimal(magnitude, wanted, alternate)
             }
         };
     }
@@ -584,6 +597,9 @@ mod tests {
         fn error_message(&mut self) -> Vec<u8> {
             b"No such device".to_vec()
         }
+        fn refuse(&mut self) {
+            self.stored.push((0, -1));
+        }
     }
 
     fn list(values: Vec<Value>) -> List {
@@ -659,6 +675,26 @@ mod tests {
         );
         check("%c%c %% %m", vec![I(104), I(105)], "hi % No such device");
         check("%y %", vec![], "%y %");
+        check("%C|%S|%d", vec![I(0xe9), Text("ab"), I(1)], "é|ab|1");
+        let mut arguments = list(vec![I(0xd800)]);
+        print(&mut Vec::new(), b"%lc", &mut arguments);
+        assert_eq!(arguments.stored, [(0, -1)]);
+    }
+
+    #[test]
+    fn long_texts_are_whole() {
+        const LENGTH: usize = (1 << 20) + 5;
+        for format in ["%*d", "%.*d"] {
+            let mut arguments = list(vec![Value::Integer(LENGTH as i64), Value::Integer(1)]);
+            let count = print(&mut Vec::new(), format.as_bytes(), &mut arguments);
+            assert_eq!(count, LENGTH, "{format}");
+        }
+        let count = print(
+            &mut Vec::new(),
+            b"%1048581d",
+            &mut list(vec![Value::Integer(1)]),
+        );
+        assert_eq!(count, LENGTH);
     }
 
     #[test]

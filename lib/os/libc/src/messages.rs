@@ -20,7 +20,7 @@ unsafe fn text_of(format: *const c_char, list: &mut VaList<'_>) -> String {
         return String::new();
     }
     // SAFETY: the caller's promise.
-    let text = unsafe { print::text(format, list) };
+    let text = unsafe { print::text(format, list) }.unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
 }
 

@@ -102,6 +102,8 @@ impl Arguments for Kinds {
     fn error_message(&mut self) -> Vec<u8> {
         Vec::new()
     }
+
+    fn refuse(&mut self) {}
 }
 
 /// An argument.
@@ -173,6 +175,10 @@ impl Arguments for Numbered<'_> {
     fn error_message(&mut self) -> Vec<u8> {
         self.arguments.error_message()
     }
+
+    fn refuse(&mut self) {
+        self.arguments.refuse();
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +220,7 @@ mod tests {
         fn error_message(&mut self) -> Vec<u8> {
             b"error".to_vec()
         }
+        fn refuse(&mut self) {}
     }
 
     #[track_caller]

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int};
 
-use syscall::error::ENOMEM;
+use runtime::{Error, Result};
+use syscall::error::{EILSEQ, ENOMEM, EOVERFLOW};
 
 use crate::format::{Arguments, Output};
 use crate::scan::{self, Input, Targets};
@@ -13,6 +14,27 @@ use crate::{descriptor, errno, files, numbered, points, strings, wide};
 /// C's argument list for a format.
 struct List<'a, 'b> {
     list: &'a mut VaList<'b>,
+    /// An argument has a wide character that does not exist.
+    is_refused: bool,
+}
+
+impl<'a, 'b> List<'a, 'b> {
+    fn new(list: &'a mut VaList<'b>) -> Self {
+        let is_refused = false;
+        Self { list, is_refused }
+    }
+
+    /// The result of a function that has printed this many bytes.
+    ///
+    /// # Errors
+    /// `EILSEQ`: of a wide character that does not exist; `EOVERFLOW`: they are too many.
+    fn result(&self, count: usize) -> Result<c_int> {
+        match c_int::try_from(count) {
+            _ if self.is_refused => Err(Error::new(EILSEQ)),
+            Ok(count) => Ok(count),
+            Err(_) => Err(Error::new(EOVERFLOW)),
+        }
+    }
 }
 
 // Each method reads the next argument with the type that the format names: C's contract for the
@@ -57,7 +79,11 @@ impl Arguments for List<'_, '_> {
     fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8> {
         // SAFETY: the pointer was an argument for `%ls`: a wide string, of which no more
         // characters are read than have room in `limit` bytes.
-        unsafe { wide::text(pointer as *const i32, limit.unwrap_or(usize::MAX)) }
+        let text = unsafe { wide::text(pointer as *const i32, limit.unwrap_or(usize::MAX)) };
+        text.unwrap_or_else(|valid| {
+            self.is_refused = true;
+            valid
+        })
     }
 
     fn store(&mut self, pointer: usize, bytes: usize, count: i64) {
@@ -67,6 +93,10 @@ impl Arguments for List<'_, '_> {
 
     fn error_message(&mut self) -> Vec<u8> {
         errno::message(errno::get()).into_bytes()
+    }
+
+    fn refuse(&mut self) {
+        self.is_refused = true;
     }
 }
 
@@ -78,17 +108,20 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
 
 /// Formats into new memory.
 ///
+/// # Errors
+/// `ENOMEM`; those of [`List::result`].
+///
 /// # Safety
 /// `format` is a string, and `list` has the arguments that it names.
-pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
-    let mut text = Vec::new();
+pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Result<Vec<u8>> {
+    let (mut text, mut list) = (Vec::new(), List::new(list));
     // SAFETY: the caller's string.
-    numbered::print(
-        &mut text,
-        unsafe { strings::bytes(format) },
-        &mut List { list },
-    );
-    text
+    let format = unsafe { strings::bytes(format) };
+    let count = numbered::print(&mut text, format, &mut list);
+    list.result(count)?;
+    (count == text.len())
+        .then_some(text)
+        .ok_or(Error::new(ENOMEM))
 }
 
 /// A caller's buffer of a fixed size.
@@ -127,11 +160,12 @@ unsafe extern "C" fn vsnprintf(
     // SAFETY: the caller's string, arguments and buffer.
     unsafe {
         let bytes = strings::bytes(format);
-        let count = numbered::print(&mut buffer, bytes, &mut List { list: &mut list });
+        let mut list = List::new(&mut list);
+        let count = numbered::print(&mut buffer, bytes, &mut list);
         if size > 0 {
             *place.add(buffer.used) = 0;
         }
-        count as c_int
+        errno::give(list.result(count))
     }
 }
 
@@ -156,11 +190,10 @@ pub unsafe extern "C" fn vfprintf(
 ) -> c_int {
     // SAFETY: the caller's string, arguments and open stream.
     unsafe {
-        let text = text(format, &mut list);
-        match stream::with(file, |state| state.write(&text)) {
-            Ok(()) => text.len() as c_int,
-            Err(error) => errno::fail(error.errno),
-        }
+        let written = text(format, &mut list).and_then(|text| {
+            stream::with(file, |state| state.write(&text)).map(|()| text.len() as c_int)
+        });
+        errno::give(written)
     }
 }
 
@@ -174,9 +207,14 @@ unsafe extern "C" fn vprintf(format: *const c_char, list: VaList<'_>) -> c_int {
 unsafe extern "C" fn vdprintf(number: c_int, format: *const c_char, mut list: VaList<'_>) -> c_int {
     // SAFETY: the caller's string and arguments.
     let text = unsafe { text(format, &mut list) };
-    let written = descriptor::check(number).and_then(|_| files::write_all(number, &text).1);
+    let written = text.and_then(|text| {
+        descriptor::check(number)?;
+        files::write_all(number, &text)
+            .1
+            .map(|()| text.len() as c_int)
+    });
     points::handle_signals();
-    errno::give(written.map(|()| text.len() as c_int))
+    errno::give(written)
 }
 
 #[unsafe(no_mangle)]
@@ -187,13 +225,15 @@ unsafe extern "C" fn vasprintf(
 ) -> c_int {
     // SAFETY: the caller's string, arguments and place.
     unsafe {
-        let text = text(format, &mut list);
-        let copy = strings::duplicate(&text);
-        *place = copy;
-        if copy.is_null() {
-            errno::fail(ENOMEM)
-        } else {
-            text.len() as c_int
+        *place = core::ptr::null_mut();
+        let text = match text(format, &mut list) {
+            Ok(text) => text,
+            Err(error) => return errno::fail(error.errno),
+        };
+        *place = strings::duplicate(&text);
+        match (*place).is_null() {
+            true => errno::fail(ENOMEM),
+            false => text.len() as c_int,
         }
     }
 }

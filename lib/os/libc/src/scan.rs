@@ -125,6 +125,9 @@ fn literal(input: &mut Counted<'_>, byte: u8) -> End {
     }
 }
 
+/// What `%p` writes for a null pointer.
+const NULL: &[u8] = b"(nil)";
+
 /// A conversion, from its `%` to its letter, and the set of `%[…]`.
 struct Specification {
     /// The number of the pointer, if the format gives one (`%2$d`).
@@ -246,6 +249,15 @@ impl Specification {
             b'i' => 0,
             _ => 16,
         };
+        if self.letter == b'p' && input.peek() == Some(b'(') && self.limit() >= NULL.len() {
+            for wanted in NULL {
+                match input.peek() {
+                    Some(byte) if byte.to_ascii_lowercase() == *wanted => input.take(),
+                    _ => return End::Mismatch,
+                }
+            }
+            return self.assign(targets, |targets| targets.integer(0, 8));
+        }
         let text = input.collect(self.limit(), number::integer_parts(base));
         let found = number::integer(&text, base);
         if found.length == 0 || found.length != text.len() {
@@ -452,6 +464,9 @@ mod tests {
         check(" ab", "%3c%n", 1, &[" ab:false", "3:4"]);
         check("0x7f 9", "%p %*s", 1, &["127:8"]);
         check("1", "%d%", 1, &["1:4"]);
+        check("(nil) (NIL)5", "%p%p%d", 3, &["0:8", "0:8", "5:4"]);
+        check("(nil)", "%4p", 0, &[]);
+        check("(nix)", "%p", 0, &[]);
     }
 
     #[test]

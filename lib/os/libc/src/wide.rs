@@ -318,23 +318,23 @@ pub unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
     unsafe { slice::from_raw_parts(text, wcslen(text)) }
 }
 
-/// A wide string as UTF-8: whole characters, at most `limit` bytes, up to an invalid one.
+/// A wide string as UTF-8: whole characters, at most `limit` bytes. If it has an invalid
+/// character, what is in front of that is the error.
 ///
 /// # Safety
 /// `wide` is a wide string, as far as it is read.
-pub unsafe fn text(wide: *const Wide, limit: usize) -> Vec<u8> {
+pub unsafe fn text(mut wide: *const Wide, limit: usize) -> Result<Vec<u8>, Vec<u8>> {
     let mut text = String::new();
-    for index in 0.. {
+    while text.len() < limit {
         // SAFETY: neither the zero nor the limit has been reached.
-        match char::from_u32(unsafe { *wide.add(index) } as u32) {
+        match char::from_u32(unsafe { *wide } as u32) {
             Some(c) if c != '\0' && text.len() + c.len_utf8() <= limit => text.push(c),
-            _ => break,
+            Some(_) => break,
+            None => return Err(text.into_bytes()),
         }
-        if text.len() == limit {
-            break;
-        }
+        wide = wide.wrapping_add(1);
     }
-    text.into_bytes()
+    Ok(text.into_bytes())
 }
 
 fn at(text: *const Wide, index: Option<usize>) -> *mut Wide {

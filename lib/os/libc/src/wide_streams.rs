@@ -8,33 +8,65 @@ use core::ffi::{VaList, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use runtime::Result;
-use syscall::error::{EILSEQ, EINVAL, EOVERFLOW, Error};
+use syscall::error::{EAGAIN, EILSEQ, EINVAL, EOVERFLOW, Error};
 
 use crate::errno;
-use crate::print::{self, vfprintf, vfscanf, vsscanf};
+use crate::print::{self, vfscanf, vsscanf};
 use crate::stream::{self, File, State};
 use crate::wide::{self, END, Wide, WideOrEnd};
 
-/// Converts a wide string to a C string of UTF-8.
+/// Converts a wide string to a C string of UTF-8, up to an invalid character.
 ///
 /// # Safety
 /// `text` is a wide string.
 unsafe fn narrow(text: *const Wide) -> Vec<u8> {
     // SAFETY: the same contract.
-    let mut bytes = unsafe { wide::text(text, usize::MAX) };
+    let mut bytes = unsafe { wide::text(text, usize::MAX) }.unwrap_or_else(|valid| valid);
     bytes.push(0);
     bytes
+}
+
+/// As [`wide::text`] without a limit.
+///
+/// # Errors
+/// `EILSEQ`: a character is invalid.
+///
+/// # Safety
+/// `text` is a wide string.
+unsafe fn valid(text: *const Wide) -> Result<Vec<u8>> {
+    // SAFETY: the same contract.
+    unsafe { wide::text(text, usize::MAX) }.map_err(|_| Error::new(EILSEQ))
+}
+
+/// Formats into new memory.
+///
+/// # Errors
+/// `EILSEQ`; those of [`print::text`].
+///
+/// # Safety
+/// `format` is a wide string, and `list` has the arguments that it names.
+unsafe fn formatted(format: *const Wide, list: &mut VaList<'_>) -> Result<Vec<u8>> {
+    // SAFETY: the same contract.
+    unsafe {
+        let mut format = valid(format)?;
+        format.push(0);
+        print::text(format.as_ptr().cast(), list)
+    }
 }
 
 /// Takes a character; `None` at the end of the file.
 fn take(state: &mut State) -> Result<Option<char>> {
     let mut bytes = [0; 4];
     for used in 0..bytes.len() {
-        let Some(byte) = state.get()? else {
-            return match used {
-                0 => Ok(None),
-                _ => Err(Error::new(EILSEQ)),
-            };
+        let byte = match state.get() {
+            Ok(Some(byte)) => byte,
+            Ok(None) if used == 0 => return Ok(None),
+            Ok(None) => return Err(Error::new(EILSEQ)),
+            Err(error) => {
+                // The rest of the character may still come.
+                bytes[..used].iter().rev().all(|byte| state.unget(*byte));
+                return Err(error);
+            }
         };
         bytes[used] = byte;
         match core::str::from_utf8(&bytes[..=used]) {
@@ -103,9 +135,13 @@ unsafe extern "C" fn fgetws(place: *mut Wide, size: c_int, file: *mut File) -> *
     // SAFETY: the caller's open stream, and room for `size` characters.
     let read: Result<()> = unsafe {
         stream::with(file, |state| {
-            while count + 1 < limit
-                && let Some(c) = take(state)?
-            {
+            while count + 1 < limit {
+                let c = match take(state) {
+                    Ok(Some(c)) => c,
+                    // The next read finds the error again.
+                    Err(error) if count == 0 || error.errno != EAGAIN => return Err(error),
+                    _ => break,
+                };
                 *place.add(count) = c as Wide;
                 count += 1;
                 if c == '\n' {
@@ -155,8 +191,7 @@ extern "C" fn putwchar(wide: Wide) -> WideOrEnd {
 unsafe extern "C" fn fputws(text: *const Wide, file: *mut File) -> c_int {
     // SAFETY: the caller's string and open stream.
     unsafe {
-        let text = wide::text(text, usize::MAX);
-        errno::done(stream::with(file, |state| state.write(&text)))
+        errno::done(valid(text).and_then(|text| stream::with(file, |state| state.write(&text))))
     }
 }
 
@@ -203,19 +238,27 @@ unsafe extern "C" fn vswprintf(
 ) -> c_int {
     // SAFETY: the caller's string, arguments and buffer.
     unsafe {
-        let format = narrow(format);
-        let text = print::text(format.as_ptr().cast(), &mut list);
-        match widen(place, size, &text) {
-            Some(count) => count as c_int,
-            None => errno::fail(EOVERFLOW),
-        }
+        let count = formatted(format, &mut list).and_then(|text| {
+            let count = widen(place, size, &text).ok_or(Error::new(EOVERFLOW))?;
+            Ok(count as c_int)
+        });
+        errno::give(count)
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vfwprintf(file: *mut File, format: *const Wide, list: VaList<'_>) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { vfprintf(file, narrow(format).as_ptr().cast(), list) }
+unsafe extern "C" fn vfwprintf(
+    file: *mut File,
+    format: *const Wide,
+    mut list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the caller's string, arguments and open stream.
+    let written = unsafe {
+        formatted(format, &mut list).and_then(|text| {
+            stream::with(file, |state| state.write(&text)).map(|()| text.len() as c_int)
+        })
+    };
+    errno::give(written)
 }
 
 #[unsafe(no_mangle)]
