@@ -53,6 +53,11 @@ impl Reader<'_> {
         self.rest = self.rest.trim_ascii_start();
     }
 
+    fn skip_while(&mut self, skips: impl Fn(&u8) -> bool) {
+        let end = self.rest.iter().position(|byte| !skips(byte));
+        self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
+    }
+
     /// A number of at most `digits` digits in a range; spaces may come before it.
     fn number(&mut self, digits: usize, range: core::ops::RangeInclusive<i64>) -> Option<i64> {
         self.skip_spaces();
@@ -132,8 +137,18 @@ impl Reader<'_> {
             b'S' => self.found.second = Some(self.number(2, 0..=60)?),
             b'w' => self.found.weekday = Some(self.number(1, 0..=6)?),
             b'u' => self.found.weekday = Some(self.number(1, 1..=7)? % 7),
-            // Weeks of the year are read and say nothing, as in glibc.
-            b'U' | b'W' => drop(self.number(2, 0..=53)?),
+            // Weeks of the year, and the years to which they belong, are read and say nothing, as
+            // in glibc. So does the name of a zone.
+            b'U' | b'W' | b'V' => drop(self.number(2, 0..=53)?),
+            b'g' => drop(self.number(2, 0..=99)?),
+            b'G' => {
+                self.rest.first().filter(|byte| byte.is_ascii_digit())?;
+                self.skip_while(u8::is_ascii_digit);
+            }
+            b'Z' => {
+                self.skip_spaces();
+                self.skip_while(|byte| !byte.is_ascii_whitespace());
+            }
             b's' => self.seconds()?,
             b'z' => self.offset()?,
             b'c' => self.follow(b"%a %b %e %H:%M:%S %Y")?,
@@ -284,6 +299,9 @@ mod tests {
         assert_eq!(date("68", "%y")[0], Some(2068));
         assert_eq!(date("7", "%u")[6], Some(0));
         assert_eq!(date("  5", "%d")[2], Some(5));
+        assert_eq!(date("2026 53 26", "%G %V %g"), [None; 8]);
+        assert_eq!(date("5 CET 7", "%d %Z %H")[2..4], [Some(5), Some(7)]);
+        assert_eq!(date("5", "%d%Z")[2], Some(5));
     }
 
     #[test]
@@ -308,6 +326,8 @@ mod tests {
             ("1", "%"),
             ("1", "%Q"),
             ("a", "b"),
+            ("54", "%V"),
+            ("x", "%G"),
         ] {
             assert_eq!(
                 read(text.as_bytes(), format.as_bytes()),

@@ -18,8 +18,17 @@ struct Style {
 /// costs.
 const WIDEST: usize = 4096;
 
+/// The time zone of a date.
+#[derive(Clone, Copy)]
+pub struct Zone<'a> {
+    /// Seconds east of UTC; `None` if they are not known.
+    pub offset: Option<i64>,
+    /// The name; empty if there is none.
+    pub name: &'a [u8],
+}
+
 /// Writes `date` according to `format`, byte by byte, so that the format may have any encoding.
-pub fn formatted(date: &Date, format: &[u8]) -> Vec<u8> {
+pub fn formatted(date: &Date, zone: Zone<'_>, format: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut rest = format;
     while let Some((byte, after)) = rest.split_first() {
@@ -29,7 +38,7 @@ pub fn formatted(date: &Date, format: &[u8]) -> Vec<u8> {
             continue;
         }
         let (style, letter, length) = specification(rest);
-        match letter.and_then(|letter| conversion(date, style, letter)) {
+        match letter.and_then(|letter| conversion(date, zone, style, letter)) {
             Some(part) => text.extend_from_slice(&part),
             // Text that is no conversion is copied.
             None => {
@@ -117,8 +126,18 @@ impl Style {
         words
     }
 
+    /// Hours and minutes east of UTC.
+    fn offset(self, zone: Zone<'_>) -> Vec<u8> {
+        let Some(offset) = zone.offset else {
+            return Vec::new();
+        };
+        let sign = if offset < 0 { '-' } else { '+' };
+        let minutes = offset.unsigned_abs() / 60;
+        self.words(format!("{sign}{:02}{:02}", minutes / 60, minutes % 60).as_bytes())
+    }
+
     /// A whole date, whose year takes the rest of the width.
-    fn date(self, date: &Date) -> Vec<u8> {
+    fn date(self, date: &Date, zone: Zone<'_>) -> Vec<u8> {
         const REST: usize = "-12-31".len();
         let year = match (self.flag, self.width) {
             (None, None) => Style {
@@ -131,12 +150,12 @@ impl Style {
             },
         };
         let mut text = year.number(date.year, 4, b'0');
-        text.extend_from_slice(&formatted(date, b"-%m-%d"));
+        text.extend_from_slice(&formatted(date, zone, b"-%m-%d"));
         text
     }
 }
 
-fn conversion(date: &Date, style: Style, letter: u8) -> Option<Vec<u8>> {
+fn conversion(date: &Date, zone: Zone<'_>, style: Style, letter: u8) -> Option<Vec<u8>> {
     let name = |names: &[&'static str], index: i64| {
         let index = usize::try_from(index).ok();
         index
@@ -151,7 +170,7 @@ fn conversion(date: &Date, style: Style, letter: u8) -> Option<Vec<u8>> {
     let two = |value| style.number(value, 2, b'0');
     let blank = |value| style.number(value, 2, b' ');
     let words = |text: &str| style.words(text.as_bytes());
-    let whole = |format: &[u8]| style.words(&formatted(date, format));
+    let whole = |format: &[u8]| style.words(&formatted(date, zone, format));
     Some(match letter {
         b'Y' => style.year(date.year),
         b'y' => two(date.year.rem_euclid(100)),
@@ -180,14 +199,14 @@ fn conversion(date: &Date, style: Style, letter: u8) -> Option<Vec<u8>> {
         b'a' => words(short(name(&calendar::WEEKDAYS, date.weekday))),
         b'B' => words(name(&calendar::MONTHS, date.month)),
         b'b' | b'h' => words(short(name(&calendar::MONTHS, date.month))),
-        b'F' => style.date(date),
+        b'F' => style.date(date, zone),
         b'T' | b'X' => whole(b"%H:%M:%S"),
         b'R' => whole(b"%H:%M"),
         b'r' => whole(b"%I:%M:%S %p"),
         b'D' | b'x' => whole(b"%m/%d/%y"),
         b'c' => whole(b"%a %b %e %H:%M:%S %Y"),
-        b'z' => words("+0000"),
-        b'Z' => words("UTC"),
+        b'z' => style.offset(zone),
+        b'Z' => style.words(zone.name),
         b'n' => words("\n"),
         b't' => words("\t"),
         b'%' => words("%"),
@@ -214,7 +233,7 @@ fn week_of(date: &Date) -> (i64, i64) {
 
 #[cfg(test)]
 mod tests {
-    use super::formatted;
+    use super::{Zone, formatted};
     use crate::calendar::{Date, from_seconds, to_seconds};
 
     /// The date of a year, a month counted from 1, and a day.
@@ -228,8 +247,13 @@ mod tests {
         from_seconds(to_seconds(&date))
     }
 
+    const UTC: Zone<'_> = Zone {
+        offset: Some(0),
+        name: b"UTC",
+    };
+
     fn check(date: &Date, format: &str, text: &str) {
-        let found = formatted(date, format.as_bytes());
+        let found = formatted(date, UTC, format.as_bytes());
         assert_eq!(String::from_utf8_lossy(&found), text, "{format}");
     }
 
@@ -262,6 +286,19 @@ mod tests {
         check(&date, "%Ey %Od %EY", "16 04 2016");
         check(&date, "%-d %_d %05d %^a %6a", "4  4 00004 MON    Mon");
         check(&date, "é %q %", "é %q %");
+    }
+
+    #[test]
+    fn zones() {
+        for (offset, name, text) in [
+            (Some(-5400), "XYZ", "-0130 XYZ"),
+            (Some(19_800), "", "+0530 "),
+            (None, "x", " x"),
+        ] {
+            let name = name.as_bytes();
+            let found = formatted(&day(2016, 1, 3), Zone { offset, name }, b"%z %Z");
+            assert_eq!(String::from_utf8_lossy(&found), text);
+        }
     }
 
     #[test]
@@ -310,7 +347,7 @@ mod tests {
 
     #[test]
     fn widths_without_end_cost_nothing() {
-        let length = formatted(&day(2016, 1, 3), b"%99999999999999999999d").len();
+        let length = formatted(&day(2016, 1, 3), UTC, b"%99999999999999999999d").len();
         assert_eq!(length, super::WIDEST);
     }
 }

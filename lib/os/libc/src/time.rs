@@ -327,6 +327,22 @@ impl Broken {
             yearday: self.yearday.into(),
         }
     }
+
+    /// The zone for a format. It is only looked at if the format names it, as programs fill in no
+    /// more fields than their formats use. In summer time "maybe" the offset is not known.
+    ///
+    /// # Safety
+    /// The name is null or a string, if the format has it.
+    unsafe fn time_zone<'a>(&self, format: &[u8]) -> dates::Zone<'a> {
+        let name = match format.contains(&b'Z') {
+            // SAFETY: the caller's promise.
+            true if !self.zone.is_null() => unsafe { strings::bytes(self.zone) },
+            true if self.summer >= 0 => b"UTC",
+            _ => b"",
+        };
+        let offset = (self.summer >= 0).then_some(self.offset);
+        dates::Zone { offset, name }
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -401,7 +417,10 @@ unsafe extern "C" fn strftime(
     broken: *const Broken,
 ) -> usize {
     // SAFETY: the caller's string and structure.
-    let text = unsafe { dates::formatted(&(*broken).date(), strings::bytes(format)) };
+    let text = unsafe {
+        let format = strings::bytes(format);
+        dates::formatted(&(*broken).date(), (*broken).time_zone(format), format)
+    };
     if text.len() >= size {
         return 0;
     }
