@@ -173,7 +173,7 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Timespec) -> c_int {
     // SAFETY: the caller's structure.
     let deadline = unsafe { &*end }
-        .duration()
+        .deadline()
         .and_then(|end| time::monotonic(time::CLOCK_REALTIME, end));
     match deadline {
         // SAFETY: the same contract.
@@ -343,7 +343,7 @@ unsafe extern "C" fn pthread_cond_clockwait(
     end: *const Timespec,
 ) -> c_int {
     // SAFETY: the caller's structure.
-    let end = unsafe { (*end).duration() };
+    let end = unsafe { (*end).deadline() };
     match end.and_then(|end| time::monotonic(clock, end)) {
         // SAFETY: the same contract.
         Some(deadline) => unsafe { wait(condition, mutex, Some(deadline)) },

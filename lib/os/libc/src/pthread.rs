@@ -331,6 +331,9 @@ pub unsafe extern "C" fn pthread_create(
     };
     let record = Record::new(NO_FD, id);
     let argument = Value(argument);
+    // Before the thread starts, as it may look there.
+    // SAFETY: the caller's place.
+    unsafe { *place = Arc::as_ptr(&record) };
     introduce(&block, Arc::clone(&record));
     masks::inherit(&block);
     // The lock keeps other threads from joining the new one until the handle is in the record.
@@ -357,14 +360,10 @@ pub unsafe extern "C" fn pthread_create(
     });
     match started {
         Ok(()) => {
-            let shared = Arc::into_raw(record);
-            // SAFETY: the caller's place. A detached thread's record has no other owner than the
-            // thread; the number given out is then only good for comparing.
-            unsafe {
-                *place = shared;
-                if detached {
-                    drop(Arc::from_raw(shared));
-                }
+            // A detached thread's record has no other owner than the thread; the number given out
+            // is then only good for comparing.
+            if !detached {
+                core::mem::forget(record);
             }
             0
         }

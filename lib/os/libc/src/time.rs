@@ -54,6 +54,15 @@ impl Timespec {
     }
 }
 
+impl Timespec {
+    /// Converts it to a point in time; those before the beginning of the clock are its beginning,
+    /// as both have passed. `None` if its nanoseconds are out of range.
+    pub fn deadline(&self) -> Option<Duration> {
+        let seconds = self.seconds.max(0);
+        Timespec { seconds, ..*self }.duration()
+    }
+}
+
 impl From<Duration> for Timespec {
     fn from(duration: Duration) -> Self {
         Timespec {

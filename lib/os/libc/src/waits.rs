@@ -18,7 +18,7 @@ const ALL: usize = usize::MAX >> 1;
 /// `end` is the caller's structure.
 unsafe fn deadline(end: *const Timespec) -> Result<u64, c_int> {
     // SAFETY: the caller's promise.
-    let end = unsafe { &*end }.duration();
+    let end = unsafe { &*end }.deadline();
     end.and_then(|end| time::monotonic(time::CLOCK_REALTIME, end))
         .ok_or(EINVAL)
 }
