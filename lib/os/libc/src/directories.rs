@@ -188,13 +188,17 @@ unsafe fn copies(
     selects: Option<Selects>,
     found: &mut Vec<*const Entry>,
 ) -> Result<()> {
+    let before = errno::get();
     loop {
         errno::set(0);
         // SAFETY: the caller's promise.
         let entry = unsafe { readdir(directory) };
         if entry.is_null() {
             return match errno::get() {
-                0 => Ok(()),
+                0 => {
+                    errno::set(before);
+                    Ok(())
+                }
                 error => Err(Error::new(error)),
             };
         }

@@ -383,7 +383,7 @@ unsafe extern "C" fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
 unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     // SAFETY: the caller's string.
     let path = unsafe { path_of(path) };
-    errno::done(path.and_then(|path| env::set_current_dir(path)))
+    errno::done(path.and_then(|path| env::set_current_dir(&linux_names::here(path))))
 }
 
 /// Allocates the result if the buffer is null.

@@ -18,6 +18,8 @@ static mut opterr: c_int = 1;
 static mut optopt: c_int = 0;
 /// The position inside an argument like `-abc`; 0 at its beginning.
 static mut INSIDE: usize = 0;
+/// The argument in which [`INSIDE`] is a position. A program may read another one next.
+static mut CLUSTER: *mut c_char = null_mut();
 
 /// C's `struct option`.
 #[repr(C)]
@@ -184,6 +186,9 @@ unsafe fn take(
             return -1;
         };
         let bytes = strings::bytes(text);
+        if CLUSTER != text || INSIDE >= bytes.len() {
+            (CLUSTER, INSIDE) = (text, 0);
+        }
         if INSIDE == 0 {
             let long = |name| Name {
                 bytes: name,
@@ -266,7 +271,7 @@ unsafe fn names_long(name: &[u8], letters: &[u8], known: &Known) -> bool {
         .first()
         .is_some_and(|letter| position(letters, *letter).is_some());
     // SAFETY: the caller's promise.
-    !is_short || name.len() > 1 && unsafe { find(key_of(name), known.long) }.is_some()
+    !is_short || name.len() > 1 && unsafe { find(key_of(name), known) }.is_some()
 }
 
 /// The name of a long option, without its value.
@@ -274,28 +279,35 @@ fn key_of(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'=').next().unwrap_or(text)
 }
 
-/// The index of the long option with this name, or of the only one whose name begins with it.
+/// The index of the long option with this name, or of the first one whose name begins with it, if
+/// all of these mean the same.
 ///
 /// # Safety
-/// `long` ends with an option without a name.
-unsafe fn find(name: &[u8], long: *const Option) -> core::option::Option<usize> {
-    let (mut found, mut matches) = (None, 0);
+/// As for [`next`].
+unsafe fn find(name: &[u8], known: &Known) -> core::option::Option<usize> {
+    let mut found: core::option::Option<usize> = None;
+    let mut is_ambiguous = false;
     for at in 0.. {
         // SAFETY: the option without a name has not been reached.
-        let option = unsafe { &*long.add(at) };
+        let option = unsafe { &*known.long.add(at) };
         if option.name.is_null() {
             break;
         }
         // SAFETY: the caller's string.
-        let known = unsafe { strings::bytes(option.name) };
-        if known == name {
+        let full = unsafe { strings::bytes(option.name) };
+        if full == name {
             return Some(at);
         }
-        if known.starts_with(name) {
-            (found, matches) = (Some(at), matches + 1);
+        if full.starts_with(name) {
+            // SAFETY: an option that was found before.
+            let first = unsafe { &*known.long.add(*found.get_or_insert(at)) };
+            let is_same =
+                (first.takes, first.flag, first.value) == (option.takes, option.flag, option.value);
+            // As in glibc, `getopt_long_only` accepts no two, whatever they mean.
+            is_ambiguous |= !is_same || known.is_long_only && found != Some(at);
         }
     }
-    found.filter(|_| matches == 1)
+    found.filter(|_| !is_ambiguous)
 }
 
 /// Takes a long option.
@@ -318,7 +330,7 @@ unsafe fn long_option(
     // SAFETY: the caller's promise.
     unsafe {
         optopt = 0;
-        let Some(at) = find(name, known.long) else {
+        let Some(at) = find(name, known) else {
             complain(quiet, "unknown or ambiguous option", name);
             return UNKNOWN;
         };

@@ -126,21 +126,9 @@ unsafe extern "C" fn epoll_pwait2(
     errno::small(ready)
 }
 
-/// C's `fd_set`.
-#[repr(C)]
-struct Set {
-    words: [u64; 16],
-}
-
-impl Set {
-    fn contains(&self, number: usize) -> bool {
-        self.words[number / 64] >> (number % 64) & 1 == 1
-    }
-
-    fn insert(&mut self, number: usize) {
-        self.words[number / 64] |= 1 << (number % 64);
-    }
-}
+/// A part of C's `fd_set`: 64 descriptors. A program may have memory for no more parts than the
+/// count of descriptors has.
+type Set = u64;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn select(
@@ -182,7 +170,7 @@ unsafe extern "C" fn pselect(
 /// `select` with a limit: `None` is no limit, `Some(None)` an invalid one.
 ///
 /// # Safety
-/// Each set is null or valid.
+/// Each set is null, or has the parts for `count` descriptors.
 unsafe fn select_within(
     count: c_int,
     readable: *mut Set,
@@ -194,24 +182,23 @@ unsafe fn select_within(
     const LIMIT: usize = 1024;
     let count = usize::try_from(count).map_err(|_| Error::new(EINVAL))?;
     let count = count.min(LIMIT);
-    // SAFETY: each is null or the caller's structure.
-    let (mut readable, mut writable, exceptional) =
-        unsafe { (readable.as_mut(), writable.as_mut(), exceptional.as_mut()) };
     let limit = match limit {
         Some(None) => return Err(Error::new(EINVAL)),
         Some(limit) => limit,
         None => None,
     };
-    let wanted =
-        |set: &Option<&mut Set>, number| set.as_ref().is_some_and(|set| set.contains(number));
+    // SAFETY: a set that is not null has the parts for all these descriptors.
+    let wanted = |set: *mut Set, number: usize| unsafe {
+        !set.is_null() && set.add(number / 64).read_unaligned() >> (number % 64) & 1 == 1
+    };
     let mut entries = Vec::new();
     for number in 0..count {
         let mut events = 0;
-        events |= if wanted(&readable, number) { IN } else { 0 };
-        events |= if wanted(&writable, number) { OUT } else { 0 };
+        events |= if wanted(readable, number) { IN } else { 0 };
+        events |= if wanted(writable, number) { OUT } else { 0 };
         if events != 0 {
             entries.push(Entry::new(number as c_int, events));
-        } else if wanted(&exceptional, number) {
+        } else if wanted(exceptional, number) {
             // No file has exceptions, so this descriptor only has to be open. A wait would find
             // that out, but use up the mark of a handler that has run, and the wait below would
             // sleep on.
@@ -224,21 +211,24 @@ unsafe fn select_within(
     }
     let mut ready = 0;
     // An error or a hang-up makes both directions ready, as a read or a write then fails at once.
-    let mut fill = |set: &mut Option<&mut Set>, event: c_short| {
-        if let Some(set) = set.as_deref_mut() {
-            set.words = [0; 16];
-            for entry in entries.iter().filter(|entry| entry.events & event != 0) {
-                if entry.revents & (event | ERR | HUP) != 0 {
-                    set.insert(entry.number as usize);
-                    ready += 1;
-                }
+    let mut fill = |set: *mut Set, event: c_short| {
+        if set.is_null() {
+            return;
+        }
+        let mut parts = [0; LIMIT / 64];
+        for entry in entries.iter().filter(|entry| entry.events & event != 0) {
+            if entry.revents & (event | ERR | HUP) != 0 {
+                parts[entry.number as usize / 64] |= 1 << (entry.number % 64);
+                ready += 1;
             }
         }
+        for (at, part) in parts.iter().enumerate().take(count.div_ceil(64)) {
+            // SAFETY: one of the parts that the caller's set has.
+            unsafe { set.add(at).write_unaligned(*part) };
+        }
     };
-    fill(&mut readable, IN);
-    fill(&mut writable, OUT);
-    if let Some(set) = exceptional {
-        set.words = [0; 16];
-    }
+    fill(readable, IN);
+    fill(writable, OUT);
+    fill(exceptional, 0);
     Ok(ready)
 }
