@@ -93,14 +93,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a file under a name. The inner result is an error of opening the file, in which case
-    /// nothing was sent. After an error of the outer result the connection cannot be used any
-    /// more.
+    /// Sends a file under a name, with these rights besides its own. The inner result is an error
+    /// of opening the file, in which case nothing was sent. After an error of the outer result the
+    /// connection cannot be used any more.
     ///
     /// # Errors
     /// `ECONNRESET`: the peer has gone. `EPROTO`: the file has shrunk meanwhile. Those of reading
     /// it.
-    pub fn send_file(&self, path: &str, name: &str) -> Result<Result<()>> {
+    pub fn send_file(&self, path: &str, name: &str, rights: u32) -> Result<Result<()>> {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (data, mut file) = match opened {
             Ok((data, _)) if data.is_dir() => return Ok(Err(Error::new(syscall::error::EISDIR))),
@@ -108,7 +108,7 @@ impl Connection {
             Err(error) => return Ok(Err(error)),
         };
         let header = FileHeader {
-            mode: u32::from(data.mode() & 0o777),
+            mode: u32::from(data.mode() & 0o777) | rights,
             size: data.len(),
             name: name.into(),
         };

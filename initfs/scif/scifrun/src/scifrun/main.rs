@@ -146,7 +146,16 @@ mod client {
             return Ok(Err(error));
         }
         for file in &options.send {
-            match connection.send_file(&file.path, &file.name) {
+            // As the shell runs a script that it may only read.
+            let is_program = options
+                .arguments
+                .first()
+                .and_then(|name| name.strip_prefix("./"));
+            let rights = match is_program == Some(file.name.as_str()) {
+                true => 0o111,
+                false => 0,
+            };
+            match connection.send_file(&file.path, &file.name, rights) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Err(local(&file.path, error)),
                 Err(error) => return Ok(Err(error)),

@@ -166,7 +166,7 @@ impl Output {
             // Files that do not exist are skipped; the client notices.
             let _ = self
                 .connection
-                .send_file(&format!("{}/{name}", self.directory), name)?;
+                .send_file(&format!("{}/{name}", self.directory), name, 0)?;
         }
         let number = |number: Option<i32>| number.unwrap_or(0).unsigned_abs();
         let exit = protocol::encode_exit(number(status.code()), number(status.signal()));
