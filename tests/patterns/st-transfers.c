@@ -505,6 +505,67 @@ static void call_waits(uint16_t node) {
     leave(&waiting_end);
 }
 
+/* 88: level 0 on memory of the program that begins within a page: places count from there. */
+static void serve_origin(void) {
+    struct end end = serve_end(3088);
+    char *all = malloc(4 * PAGE);
+    CHECK(all);
+    memset(all, 'o', 4 * PAGE);
+    /* Behind a page's beginning, at a multiple of 8. */
+    char *own = all + PAGE - (uintptr_t)all % PAGE + 104;
+    void *place = own;
+    GIVES(st_map(end.peer, &place, 2 * PAGE), 0);
+    push(end.peer, 1, own);
+    pull(end.peer, 2);
+    for (char *byte = all; byte < all + 4 * PAGE; byte++) {
+        long ahead = byte - own;
+        int is_put = (ahead >= 0 && ahead < 100) || (ahead >= PAGE + 7 && ahead < PAGE + 107);
+        if (ahead < 2 * PAGE - 8 || ahead >= 2 * PAGE)
+            CHECK(*byte == (is_put ? 'p' : 'o'));
+    }
+    CHECK(own[2 * PAGE - 8] == 'o' + 1);
+    GIVES(st_unmap(end.peer, &place, 0), 0);
+    /* Words are aligned in memory, too. */
+    place = own + 1;
+    GIVES(st_map(end.peer, &place, PAGE), 0);
+    push(end.peer, 3, NULL);
+    pull(end.peer, 4);
+    GIVES(st_unmap(end.peer, &place, 0), 0);
+    leave(&end);
+    free(all);
+}
+
+static void call_origin(uint16_t node) {
+    struct end end = call_end(node, 3088);
+    char *data = malloc(2 * PAGE);
+    CHECK(data);
+    void *place = data + 8 - (uintptr_t)data % 8;
+    char *own = place;
+    GIVES(st_map(end.peer, &place, PAGE), 0);
+    memset(own, 'p', 200);
+    pull(end.peer, 1);
+    st_header_t low = { .op = ST_OP(ST_OP_DATA) };
+    GIVES(st_tx(end.peer, &low, NULL, 100, 0, 0), 0);
+    low.bufx = 1;
+    low.offset = 7;
+    GIVES(st_tx(end.peer, &low, NULL, 100, 0, 50), 0);
+    low = (st_header_t){ .op = ST_OP(ST_OP_GET), .offset = 90 };
+    GIVES(st_tx(end.peer, &low, NULL, 20, 0, 1000), 0);
+    CHECK(!memcmp(own + 1000, "ppppppppppoooooooooo", 20));
+    low = (st_header_t){ .op = ST_OP(ST_OP_GET) | ST_FLAG_FETCH_INC, .bufx = 1, .offset = PAGE - 8 };
+    GIVES(st_tx(end.peer, &low, NULL, 8, 0, 2000), 0);
+    CHECK(!memcmp(own + 2000, "oooooooo", 8));
+    push(end.peer, 2, NULL);
+    pull(end.peer, 3);
+    low.offset = 0;
+    FAILS(st_tx(end.peer, &low, NULL, 8, 0, 2000), EINVAL);
+    push(end.peer, 4, NULL);
+    struct header header;
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    leave(&end);
+    free(data);
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
@@ -512,6 +573,7 @@ const struct pattern patterns[] = {
     { 85, "closed before detached", serve_closed, call_closed },
     { 86, "many headers and PUTs", serve_many, call_many },
     { 87, "ended waits", serve_waits, call_waits },
+    { 88, "level 0 within a page", serve_origin, call_origin },
     { 0, NULL, NULL, NULL },
 };
 

@@ -57,8 +57,7 @@ fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
         address.checked_add(bytes).ok_or(EFAULT)?;
         // SAFETY: the program's memory, which it lets the peer read and write.
         let range = unsafe { Range::new(address, bytes) };
-        let (pages, _) = range.around().ok_or(EFAULT)?;
-        let registered = sender.map_range(pages).map_err(number)?;
+        let registered = sender.map_range(range).map_err(number)?;
         (address, Kind::Given(registered))
     };
     *mapped = Some(Mapped {

@@ -134,6 +134,22 @@ impl Connection {
         length: u64,
         offset: i64,
     ) -> Result<Record, Refusal> {
+        self.announce_from(channel, base, length, offset, 0)
+    }
+
+    /// Announces memory as [`announce`](Connection::announce) does. Level 0 counts from `origin`
+    /// bytes behind its beginning.
+    ///
+    /// # Errors
+    /// All of [`Refusal`].
+    pub fn announce_from(
+        &mut self,
+        channel: u32,
+        base: u64,
+        length: u64,
+        offset: i64,
+        origin: u32,
+    ) -> Result<Record, Refusal> {
         let place = &mut self.channels[channel as usize % MAX_CHANNELS as usize];
         if place.own.is_some() {
             return Err(Refusal::Announced);
@@ -144,6 +160,7 @@ impl Connection {
             base,
             length,
             offset,
+            origin,
             generation,
         };
         place.generation = generation;
@@ -337,6 +354,7 @@ mod tests {
             base: 0,
             length: 1,
             offset: 0,
+            origin: 0,
             generation: 1,
         };
         let bad = [

@@ -127,6 +127,7 @@ impl Record {
                 let header = Header::new(Operation::MemoryRegionAvailable, Flags::empty());
                 Header {
                     buffer: channel,
+                    offset: region.origin,
                     source_id: region.generation,
                     ..header.with_length(region.length)
                 }
@@ -189,6 +190,7 @@ impl Record {
                     base: u64::from_le_bytes(entries.get(ADDRESS)?),
                     length: header.length(),
                     offset: i64::from_le_bytes(entries.get(WINDOW)?),
+                    origin: header.offset,
                     generation: header.source_id,
                 },
             }),
@@ -325,6 +327,7 @@ mod tests {
         base: 0x7f00_0000_1000,
         length: 3 << 32 | 1,
         offset: 0x4000,
+        origin: 0x123,
         generation: 9,
     };
 

@@ -15,14 +15,30 @@ pub struct Region {
     pub length: u64,
     /// Its offset in the peer's registered address space.
     pub offset: i64,
+    /// How far behind its first byte level 0 counts buffers and offsets from: a range has whole
+    /// pages, and the peer's program may have mapped memory that begins within one.
+    pub origin: u32,
     /// The number of the announcement on its channel, from 1 on.
     pub generation: u32,
+}
+
+impl Region {
+    /// How far ⟨buffer, offset⟩ of level 0, which is `ahead` bytes behind the origin, is behind
+    /// the first byte.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn ahead_of_origin(&self, ahead: u64) -> Result<u64, Unreachable> {
+        let ahead = ahead.checked_add(self.origin.into());
+        ahead.ok_or(Unreachable::Outside)
+    }
 }
 
 /// Why an announcement is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRegion {
-    /// The range is empty, or goes beyond the address space, by its base or by its offset.
+    /// The range is empty, has no byte at its origin, or goes beyond the address space, by its
+    /// base or by its offset.
     Range,
     /// The generation is not above that of the last announcement.
     Generation,
@@ -70,7 +86,7 @@ impl Announced {
         if region.generation <= self.generation {
             return Err(BadRegion::Generation);
         }
-        let fits = region.length > 0
+        let fits = u64::from(region.origin) < region.length
             && region.base.checked_add(region.length).is_some()
             && region.offset >= 0
             && region.offset.checked_add_unsigned(region.length).is_some();
@@ -181,6 +197,7 @@ mod tests {
         base: 0x7000,
         length: 0x100,
         offset: 0x3000,
+        origin: 0x10,
         generation: 1,
     };
 
@@ -202,6 +219,14 @@ mod tests {
         ] {
             assert_eq!(at(address, length), Err(Unreachable::Outside));
         }
+    }
+
+    #[test]
+    fn level_0_counts_from_the_origin() {
+        assert_eq!(REGION.ahead_of_origin(0), Ok(0x10));
+        assert_eq!(REGION.ahead_of_origin(0x1008), Ok(0x1018));
+        let far = REGION.ahead_of_origin(u64::MAX);
+        assert_eq!(far, Err(Unreachable::Outside));
     }
 
     #[test]
@@ -228,6 +253,10 @@ mod tests {
         let bad = [
             Region {
                 length: 0,
+                ..REGION
+            },
+            Region {
+                origin: 0x100,
                 ..REGION
             },
             Region {

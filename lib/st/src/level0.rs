@@ -60,7 +60,8 @@ impl Local<'_> {
 
 impl Sender {
     /// Carries out an operation (`st_tx`). Data goes to, or comes from, ⟨buffer, offset⟩ of the
-    /// memory that the peer has mapped on this channel, in buffers of 4096 bytes. The peer gets a
+    /// memory that the peer has mapped on this channel, in buffers of 4096 bytes, the first of
+    /// which begins where the memory that its program has given begins. The peer gets a
     /// descriptor if there is a payload, if no data moves, or with [`Flags::INTERRUPT`], but never
     /// with [`Flags::SILENT`]. Waits while the peer's queue is full. Ports and key may be 0.
     ///
@@ -90,15 +91,15 @@ impl Sender {
         match (plan.action, local) {
             (Action::Nothing, _) => {}
             (Action::Put(ahead), Local::From(from)) => {
-                let to = self.remote(deadline)?.at(ahead)?;
+                let to = self.remote(deadline)?.buffer(ahead)?;
                 self.put_source(from, to)?;
             }
             (Action::Get(ahead), Local::To(to)) => {
-                let from = self.remote(deadline)?.at(ahead)?;
+                let from = self.remote(deadline)?.buffer(ahead)?;
                 self.get_raw(to, from)?;
             }
             (Action::Fetch(ahead, function), Local::To(to)) => {
-                let place = self.remote(deadline)?.at(ahead)?;
+                let place = self.remote(deadline)?.buffer(ahead)?;
                 let value = match function {
                     Function::Increment => self.fetch_add(place, 1),
                     Function::Decrement => self.fetch_sub(place, 1),

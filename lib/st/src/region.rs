@@ -18,8 +18,14 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Registers whole pages and announces them on a channel. Returns when the peer can use them.
-    pub(crate) fn new(shared: &Arc<Shared>, channel: u32, pages: Range<'_>) -> Result<Self> {
+    /// Registers whole pages and announces them on a channel. Level 0 counts from `origin` bytes
+    /// behind their beginning. Returns when the peer can use them.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        channel: u32,
+        pages: Range<'_>,
+        origin: u32,
+    ) -> Result<Self> {
         let length = pages.bytes() as u64;
         let offset = shared.with_connection(|connection| match connection.own_region(channel) {
             Some(_) => Err(Error::Busy),
@@ -31,7 +37,7 @@ impl Registered {
         raw::register(fd, pages, offset, protection, fixed).map_err(scif::Error::from)?;
         let base = pages.address() as u64;
         let announced = shared.with_connection(|connection| {
-            let record = connection.announce(channel, base, length, offset);
+            let record = connection.announce_from(channel, base, length, offset, origin);
             record.ok().zip(connection.own_region(channel))
         });
         let Some((record, region)) = announced else {
@@ -118,7 +124,7 @@ pub struct Region {
 impl Region {
     pub(crate) fn new(shared: &Arc<Shared>, channel: u32, memory: Memory) -> Result<Self> {
         Ok(Self {
-            registered: Registered::new(shared, channel, memory.range())?,
+            registered: Registered::new(shared, channel, memory.range(), 0)?,
             memory,
         })
     }
@@ -189,6 +195,15 @@ impl Remote {
             offset: self.region.offset.wrapping_add_unsigned(ahead),
             room: room.ok_or(Error::Outside)?,
         })
+    }
+
+    /// The place of ⟨buffer, offset⟩ of level 0, which is `ahead` bytes behind the beginning of
+    /// the memory that the peer's program has given.
+    ///
+    /// # Errors
+    /// `Outside`: that is beyond the end.
+    pub(crate) fn buffer(&self, ahead: u64) -> Result<Place> {
+        self.at(self.region.ahead_of_origin(ahead)?)
     }
 
     /// The place at an address of the peer's program.

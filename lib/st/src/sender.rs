@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use scif::raw::{Data, Range, Source};
 use scif::{Memory, RmaFlags, Waiting};
 use st_core::queue::{self, Descriptor};
+use syscall::error::EFAULT;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::MAX_HEADER_BYTES;
@@ -328,13 +329,17 @@ impl Sender {
         Region::new(&self.half.shared, self.half.channel, memory)
     }
 
-    /// Maps whole pages that are given by address and stay where they are, as [`map`](Self::map)
-    /// does.
+    /// Maps memory that is given by address and stays where it is, as [`map`](Self::map) does. The
+    /// peer reaches all of its first and last page by addresses; level 0 counts from its
+    /// beginning.
     ///
     /// # Errors
-    /// Those of [`map`](Self::map), `EFAULT`. `EINVAL`: these are not whole pages.
-    pub fn map_range(&mut self, pages: Range<'_>) -> Result<Registered> {
-        Registered::new(&self.half.shared, self.half.channel, pages)
+    /// Those of [`map`](Self::map), `EFAULT`.
+    pub fn map_range(&mut self, range: Range<'_>) -> Result<Registered> {
+        let around = range.around();
+        let (pages, origin) = around.ok_or(syscall::error::Error::new(EFAULT))?;
+        // Less than a page.
+        Registered::new(&self.half.shared, self.half.channel, pages, origin as u32)
     }
 
     /// The memory that the peer has mapped on this channel; waits until it has mapped some for the

@@ -296,7 +296,7 @@ impl Session {
         let memory = self.memory.insert(memory);
         // A connection that cannot have it is given up; the next one gets it when it begins.
         if let Some(shared) = &self.shared {
-            self.registered = Registered::new(shared, CHANNEL, memory.range()).ok();
+            self.registered = Registered::new(shared, CHANNEL, memory.range(), 0).ok();
             if self.registered.is_none() {
                 self.give_up()?;
             }
@@ -385,7 +385,7 @@ impl Session {
                 channel: CHANNEL,
                 state: own_state,
             })?;
-            let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range());
+            let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range(), 0);
             self.memory.as_ref().map(map).transpose()
         };
         let begun = begin();

@@ -48,6 +48,7 @@ fn record(input: &mut Unstructured<'_>) -> Result<[u8; RECORD_BYTES]> {
                 base: u64::arbitrary(input)?,
                 length: u64::arbitrary(input)?,
                 offset: i64::arbitrary(input)?,
+                origin: u32::arbitrary(input)?,
                 generation: u32::arbitrary(input)?,
             },
         },

@@ -178,6 +178,7 @@ impl World {
                     base: self.any_number(),
                     length: self.any_number(),
                     offset: self.any_number() as i64,
+                    origin: self.any_number() as u32,
                     generation,
                 },
             },

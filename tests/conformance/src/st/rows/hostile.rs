@@ -281,6 +281,7 @@ impl Hostile {
                     base: u64::MAX - 100,
                     length: 4096,
                     offset: 1 << 40,
+                    origin: 0,
                     generation: 1,
                 };
                 let announce = Record::Announce { channel: 0, region };
