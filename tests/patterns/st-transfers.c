@@ -566,6 +566,47 @@ static void call_origin(uint16_t node) {
     free(data);
 }
 
+/* 89: a pull that must not wait takes no header whose data it cannot get. */
+static void serve_no_wait(void) {
+    struct end end = serve_end(3089);
+    st_peer_t *beside;
+    GIVES(st_attach(end.fd, 1, 0, &beside), 0);
+    pull(beside, 1);
+    struct header header = { 0 };
+    char data[8], *far = (char *)PAGE;
+    set_waiting(end.fd, 0);
+    FAILS(st1_pull(end.peer, &header, data, far, 8), EAGAIN);
+    FAILS(st1_pull(end.peer, &header, data, far, 8), EAGAIN);
+    set_waiting(end.fd, 1);
+    push(beside, 2, NULL);
+    far = pull(beside, 3).where;
+    set_waiting(end.fd, 0);
+    GIVES(st1_pull(end.peer, &header, data, far, 8), 0);
+    CHECK(header.step == 7 && !memcmp(data, "the data", 8));
+    FAILS(st1_pull(end.peer, &header, data, far, 8), EAGAIN);
+    set_waiting(end.fd, 1);
+    GIVES(st_detach(&beside), 0);
+    leave(&end);
+}
+
+static void call_no_wait(uint16_t node) {
+    struct end end = call_end(node, 3089);
+    st_peer_t *beside;
+    GIVES(st_attach(end.fd, 1, 0, &beside), 0);
+    push(end.peer, 7, NULL);
+    GIVES(st_fence(end.peer), 0);
+    push(beside, 1, NULL);
+    pull(beside, 2);
+    void *memory = NULL;
+    GIVES(st_map(end.peer, &memory, PAGE), 0);
+    memcpy(memory, "the data", 8);
+    push(beside, 3, memory);
+    struct header header;
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    GIVES(st_detach(&beside), 0);
+    leave(&end);
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
@@ -574,6 +615,7 @@ const struct pattern patterns[] = {
     { 86, "many headers and PUTs", serve_many, call_many },
     { 87, "ended waits", serve_waits, call_waits },
     { 88, "level 0 within a page", serve_origin, call_origin },
+    { 89, "nothing is taken without waiting", serve_no_wait, call_no_wait },
     { 0, NULL, NULL, NULL },
 };
 

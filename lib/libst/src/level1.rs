@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use st::{MAX_HEADER_BYTES, Range};
-use syscall::error::{EFAULT, EINVAL};
+use st::{Deadline, MAX_HEADER_BYTES, Range};
+use syscall::error::{EAGAIN, EFAULT, EINVAL};
 
 use crate::{Peer, Result, number, waiting_on};
 
@@ -89,6 +89,14 @@ unsafe extern "C" fn st1_pull(
         let deadline = call.deadline();
         let mut receiver = call.0.receiver.lock();
         if !is_pulled {
+            // Without waiting, the header stays if the data would have to be waited for. What has
+            // arrived before the end can still be pulled.
+            if deadline == Deadline::Now
+                && data.is_some()
+                && let Err(st::Error::WouldBlock) = receiver.remote(deadline)
+            {
+                return Err(EAGAIN);
+            }
             let header: Header = receiver.pull_until(deadline).map_err(number)?;
             is_pulled = true;
             // SAFETY: the caller's place for a header.
