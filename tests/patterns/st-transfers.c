@@ -603,6 +603,9 @@ static void call_no_wait(uint16_t node) {
     push(beside, 3, memory);
     struct header header;
     FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    /* Nothing moves, and the end shows all the same. */
+    FAILS(st1_push(end.peer, NULL, memory, memory, 0), ECONNRESET);
+    FAILS(st1_pull(end.peer, NULL, memory, memory, 0), ECONNRESET);
     GIVES(st_detach(&beside), 0);
     leave(&end);
 }

@@ -65,7 +65,7 @@ unsafe extern "C" fn st1_push(
                     None => sender.put_source(data.local.into(), place),
                 })
             }
-            (None, None) => Ok(()),
+            (None, None) => sender.check(),
         };
         pushed.map_err(number)
     };
@@ -103,7 +103,10 @@ unsafe extern "C" fn st1_pull(
             unsafe { hdr.cast::<Header>().write(header) };
         }
         let Some(data) = data else {
-            return Ok(());
+            return match hdr.is_null() {
+                true => receiver.check().map_err(number),
+                false => Ok(()),
+            };
         };
         let place = receiver
             .remote(deadline)

@@ -23,6 +23,14 @@ pub(crate) struct Half {
 }
 
 impl Half {
+    /// Fails if the connection has ended, also if the peer has announced its end only now.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.shared.may_be_readable() {
+            self.shared.take_records(None)?;
+        }
+        self.shared.check()
+    }
+
     /// The memory that the peer has mapped on this channel; waits for its first announcement.
     pub(crate) fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
         let mut condition = Announcement {

@@ -352,6 +352,14 @@ impl Sender {
         self.half.remote(deadline)
     }
 
+    /// Fails if the connection has ended, for a call that moves nothing.
+    ///
+    /// # Errors
+    /// `Ended`, `Broken`, `ENODEV`: the connection has ended.
+    pub fn check(&self) -> Result<()> {
+        self.half.check()
+    }
+
     /// Sets how calls wait from now on.
     pub fn set_waiting(&mut self, waiting: Waiting) {
         self.half.waiting = waiting;
