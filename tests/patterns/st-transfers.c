@@ -610,6 +610,55 @@ static void call_no_wait(uint16_t node) {
     leave(&end);
 }
 
+/* 90: memory is mapped while another thread waits for the peer's, at both ends. */
+struct put {
+    st_peer_t *peer;
+    char *far;
+    int result;
+};
+
+static void *put_one(void *argument) {
+    struct put *put = argument;
+    struct header header = { 9, NULL, { 27, 45 } };
+    char data[100];
+    fill(data, sizeof data, 9);
+    put->result = st1_push(put->peer, &header, data, put->far, sizeof data);
+    return NULL;
+}
+
+static void map_late(struct end end) {
+    st_peer_t *beside;
+    GIVES(st_attach(end.fd, 1, 0, &beside), 0);
+    char *own = aligned_alloc(PAGE, PAGE);
+    CHECK(own);
+    push(beside, 1, own);
+    struct put put = { end.peer, pull(beside, 1).where, -1 };
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, put_one, &put) == 0);
+    /* That thread waits by now, most likely. */
+    usleep(50000);
+    void *place = own;
+    GIVES(st_map(end.peer, &place, PAGE), 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    GIVES(put.result, 0);
+    pull(end.peer, 9);
+    CHECK(mismatch(own, 100, 9) == 100);
+    push(beside, 2, NULL);
+    pull(beside, 2);
+    GIVES(st_unmap(end.peer, &place, 0), 0);
+    GIVES(st_detach(&beside), 0);
+    leave(&end);
+    free(own);
+}
+
+static void serve_late(void) {
+    map_late(serve_end(3093));
+}
+
+static void call_late(uint16_t node) {
+    map_late(call_end(node, 3093));
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
@@ -619,6 +668,7 @@ const struct pattern patterns[] = {
     { 87, "ended waits", serve_waits, call_waits },
     { 88, "level 0 within a page", serve_origin, call_origin },
     { 89, "nothing is taken without waiting", serve_no_wait, call_no_wait },
+    { 90, "mapped while another thread waits", serve_late, call_late },
     { 0, NULL, NULL, NULL },
 };
 

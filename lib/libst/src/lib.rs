@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libsocket::socket::{self, Socket};
 use runtime::sync::Mutex;
 use skiff_libc::{errno, points};
-use st::{Connection, Deadline, Receiver, Sender, Waiting};
+use st::{Connection, Deadline, Mapper, Receiver, Sender, Waiting};
 use syscall::error::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
 use memory::Mapped;
@@ -33,6 +33,7 @@ pub struct Peer {
     socket: Arc<Socket>,
     /// The memory is dropped before the halves of the channel, and those before the connection.
     mapped: Mutex<Option<Mapped>>,
+    mapper: Mapper,
     sender: Mutex<Sender>,
     receiver: Mutex<Receiver>,
     _link: Arc<Connection>,
@@ -119,6 +120,7 @@ fn attach(fd: c_int, channel: c_int, flags: c_int) -> Result<Peer> {
     Ok(Peer {
         socket,
         mapped: Mutex::new(None),
+        mapper: sender.mapper(),
         sender: Mutex::new(sender),
         receiver: Mutex::new(receiver),
         _link: link,

@@ -47,17 +47,19 @@ fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
     if mapped.is_some() {
         return Err(EBUSY);
     }
-    let mut sender = call.0.sender.lock();
+    // Without the sender's lock: another thread may hold it and wait for the peer's memory, while
+    // the peer waits for this.
+    let mapper = &call.0.mapper;
     let (address, memory) = if address == 0 {
         let whole = bytes.next_multiple_of(PAGE_SIZE);
         let memory = Memory::new(whole).map_err(|error| number(error.into()))?;
-        let region = sender.map(memory).map_err(number)?;
+        let region = mapper.map(memory).map_err(number)?;
         (region.address(), Kind::Own(region))
     } else {
         address.checked_add(bytes).ok_or(EFAULT)?;
         // SAFETY: the program's memory, which it lets the peer read and write.
         let range = unsafe { Range::new(address, bytes) };
-        let registered = sender.map_range(range).map_err(number)?;
+        let registered = mapper.map_range(range).map_err(number)?;
         (address, Kind::Given(registered))
     };
     *mapped = Some(Mapped {

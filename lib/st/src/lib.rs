@@ -87,7 +87,7 @@ pub use level0::{Arrived, Local, Payload};
 pub use listener::{Listener, connect};
 pub use options::Options;
 pub use receiver::Receiver;
-pub use region::{Place, Region, Registered, Remote};
+pub use region::{Mapper, Place, Region, Registered, Remote};
 pub use scif::raw::{Range, Source, Target};
 pub use scif::{Endpoint, Memory, NodeId, Port, PortId, View, Waiting};
 pub use sender::Sender;

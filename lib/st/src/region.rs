@@ -6,6 +6,7 @@ use core::ops::Deref;
 use scif::raw::{self, Range};
 use scif::{MapFlags, Memory, Protection, View};
 use st_core::region;
+use syscall::error::EFAULT;
 
 use crate::error::{Error, Result};
 use crate::shared::Shared;
@@ -146,6 +147,41 @@ impl Deref for Region {
     #[inline]
     fn deref(&self) -> &View {
         &self.memory
+    }
+}
+
+/// Maps memory on a channel for the peer, independently of the channel's halves, of which others
+/// may be waiting with one. It is of use as long as either half exists.
+pub struct Mapper {
+    shared: Arc<Shared>,
+    channel: u32,
+}
+
+impl Mapper {
+    pub(crate) fn new(shared: &Arc<Shared>, channel: u32) -> Self {
+        Self {
+            shared: shared.clone(),
+            channel,
+        }
+    }
+
+    /// Does what [`Sender::map`](crate::Sender::map) does.
+    ///
+    /// # Errors
+    /// Those of [`Sender::map`](crate::Sender::map).
+    pub fn map(&self, memory: Memory) -> Result<Region> {
+        Region::new(&self.shared, self.channel, memory)
+    }
+
+    /// Does what [`Sender::map_range`](crate::Sender::map_range) does.
+    ///
+    /// # Errors
+    /// Those of [`Sender::map_range`](crate::Sender::map_range).
+    pub fn map_range(&self, range: Range<'_>) -> Result<Registered> {
+        let around = range.around();
+        let (pages, origin) = around.ok_or(syscall::error::Error::new(EFAULT))?;
+        // Less than a page.
+        Registered::new(&self.shared, self.channel, pages, origin as u32)
     }
 }
 

@@ -6,14 +6,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use scif::raw::{Data, Range, Source};
 use scif::{Memory, RmaFlags, Waiting};
 use st_core::queue::{self, Descriptor};
-use syscall::error::EFAULT;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::MAX_HEADER_BYTES;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::half::{Half, transfer_error};
-use crate::region::{Place, Region, Registered, Remote};
+use crate::region::{Mapper, Place, Region, Registered, Remote};
 use crate::shared::Shared;
 use crate::wait::{Condition, wait};
 
@@ -326,7 +325,7 @@ impl Sender {
     /// `TimedOut`: the peer has made no call since the last 1,800 or so maps and unmaps, nor for
     /// 10 s from now. Those of [`push`](Self::push).
     pub fn map(&mut self, memory: Memory) -> Result<Region> {
-        Region::new(&self.half.shared, self.half.channel, memory)
+        self.mapper().map(memory)
     }
 
     /// Maps memory that is given by address and stays where it is, as [`map`](Self::map) does. The
@@ -336,10 +335,12 @@ impl Sender {
     /// # Errors
     /// Those of [`map`](Self::map), `EFAULT`.
     pub fn map_range(&mut self, range: Range<'_>) -> Result<Registered> {
-        let around = range.around();
-        let (pages, origin) = around.ok_or(syscall::error::Error::new(EFAULT))?;
-        // Less than a page.
-        Registered::new(&self.half.shared, self.half.channel, pages, origin as u32)
+        self.mapper().map_range(range)
+    }
+
+    /// What maps memory on this channel while this half waits.
+    pub fn mapper(&self) -> Mapper {
+        Mapper::new(&self.half.shared, self.half.channel)
     }
 
     /// The memory that the peer has mapped on this channel; waits until it has mapped some for the
