@@ -659,6 +659,67 @@ static void call_late(uint16_t node) {
     map_late(call_end(node, 3093));
 }
 
+/* 91: the socket is closed while another thread is in a call. */
+enum { CLOSING_WAYS = 4, CLOSINGS = 5 * CLOSING_WAYS };
+
+static st_peer_t *closing_peer;
+static volatile int is_calling;
+
+static void *call_until_closed(void *way) {
+    struct header header = { 0 };
+    st_header_t low;
+    char data[8] = { 0 };
+    int result;
+    is_calling = 1;
+    switch ((intptr_t)way) {
+    case 0:
+        result = st1_pull(closing_peer, &header, NULL, NULL, 0);
+        break;
+    case 1:
+        result = st_rx(closing_peer, &low, NULL, NULL);
+        break;
+    case 2: /* the peer maps nothing */
+        result = st1_push(closing_peer, NULL, data, data, sizeof data);
+        break;
+    default:
+        while ((result = st1_push(closing_peer, &header, NULL, NULL, 0)) == 0)
+            ;
+    }
+    return (void *)(intptr_t)(result == -1 ? errno : 0);
+}
+
+static void serve_closing(void) {
+    for (int round = 0; round < CLOSINGS; round++) {
+        struct end end = serve_end(3094);
+        st_peer_t *beside;
+        struct header header;
+        GIVES(st_attach(end.fd, 1, 0, &beside), 0);
+        FAILS(st1_pull(beside, &header, NULL, NULL, 0), ECONNRESET);
+        GIVES(st_detach(&beside), 0);
+        leave(&end);
+    }
+}
+
+static void call_closing(uint16_t node) {
+    for (intptr_t round = 0; round < CLOSINGS; round++) {
+        struct end end = call_end(node, 3094);
+        closing_peer = end.peer;
+        is_calling = 0;
+        pthread_t thread;
+        void *error = NULL;
+        CHECK(pthread_create(&thread, NULL, call_until_closed,
+                             (void *)(round % CLOSING_WAYS)) == 0);
+        while (!is_calling)
+            pause_shortly();
+        /* It calls, polls or sleeps by now, most likely. */
+        usleep(50 * (useconds_t)(round * round));
+        GIVES(close(end.fd), 0);
+        CHECK(pthread_join(thread, &error) == 0);
+        GIVES((intptr_t)error, EBADF);
+        GIVES(st_detach(&end.peer), 0);
+    }
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
@@ -669,6 +730,7 @@ const struct pattern patterns[] = {
     { 88, "level 0 within a page", serve_origin, call_origin },
     { 89, "nothing is taken without waiting", serve_no_wait, call_no_wait },
     { 90, "mapped while another thread waits", serve_late, call_late },
+    { 91, "closed during a call", serve_closing, call_closing },
     { 0, NULL, NULL, NULL },
 };
 

@@ -54,6 +54,16 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Makes a call on a handle. The end of the connection has another reason if a thread has
+    /// closed the socket meanwhile.
+    fn make(peer: &'a Peer, call: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let entered = Self::enter(peer)?;
+        call(&entered).map_err(|error| match peer.socket.state().is_closed {
+            true => EBADF,
+            false => error,
+        })
+    }
+
     /// Until when the call waits, by the socket's `O_NONBLOCK`.
     fn deadline(&self) -> Deadline {
         match self.0.socket.is_nonblocking() {
@@ -76,7 +86,7 @@ impl Drop for Call<'_> {
 unsafe fn on(handle: *const Peer, call: impl FnOnce(&Call<'_>) -> Result<()>) -> c_int {
     // SAFETY: the caller's promise.
     let result = match unsafe { handle.as_ref() } {
-        Some(peer) => Call::enter(peer).and_then(|entered| call(&entered)),
+        Some(peer) => Call::make(peer, call),
         None => Err(EINVAL),
     };
     result.map_or_else(errno::fail, |()| 0)
@@ -90,7 +100,7 @@ unsafe fn on(handle: *const Peer, call: impl FnOnce(&Call<'_>) -> Result<()>) ->
 unsafe fn waiting_on(handle: *const Peer, mut call: impl FnMut(&Call<'_>) -> Result<()>) -> c_int {
     // SAFETY: the caller's promise.
     let result = match unsafe { handle.as_ref() } {
-        Some(peer) => points::interruptible(|| call(&Call::enter(peer)?)),
+        Some(peer) => points::interruptible(|| Call::make(peer, &mut call)),
         None => Err(EINVAL),
     };
     result.map_or_else(errno::fail, |()| 0)
