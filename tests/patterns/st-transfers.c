@@ -3,6 +3,7 @@
 #include "socket.h"
 #include "waits.h"
 #include <st.h>
+#include <sys/wait.h>
 
 /* What a side has of a connection. */
 struct end {
@@ -720,6 +721,73 @@ static void call_closing(uint16_t node) {
     }
 }
 
+/* 92: a connection belongs to its process: a child that lives on does not keep it open. */
+static void serve_forked(void) {
+    struct end end = serve_end(3095);
+    pull(end.peer, 1);
+    struct header header;
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    leave(&end);
+    int meeting = serve_stream(3096);
+    step(meeting, 'e');
+    GIVES(close(meeting), 0);
+}
+
+/* In a child that has inherited a connection. */
+static void live_on(struct end *end, int ready, int until) {
+    struct header header = { 0 };
+    st_peer_t *other = NULL;
+    void *memory = NULL;
+    char byte;
+    FAILS(st1_push(end->peer, &header, NULL, NULL, 0), EOPNOTSUPP);
+    FAILS(st1_pull(end->peer, &header, NULL, NULL, 0), EOPNOTSUPP);
+    FAILS(st_map(end->peer, &memory, PAGE), EOPNOTSUPP);
+    FAILS(st_attach(end->fd, 1, 0, &other), EOPNOTSUPP);
+    FAILS(send(end->fd, "x", 1, 0), EOPNOTSUPP);
+    GIVES(st_detach(&end->peer), 0);
+    CHECK(end->peer == NULL);
+    GIVES(close(end->fd), 0);
+    GIVES(write(ready, "c", 1), 1);
+    GIVES(read(until, &byte, 1), 0);
+}
+
+static void call_forked(uint16_t node) {
+    int until[2], ready[2], status;
+    char byte;
+    GIVES(pipe(until), 0);
+    GIVES(pipe(ready), 0);
+    pid_t parent = fork();
+    CHECK(parent >= 0);
+    if (parent == 0) {
+        GIVES(close(until[1]) | close(ready[0]), 0);
+        struct end end = call_end(node, 3095);
+        void *memory = NULL;
+        GIVES(st_map(end.peer, &memory, PAGE), 0);
+        push(end.peer, 1, NULL);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            live_on(&end, ready[1], until[0]);
+            _exit(0);
+        }
+        GIVES(close(ready[1]), 0);
+        for (;;)
+            pause();
+    }
+    GIVES(close(until[0]) | close(ready[1]), 0);
+    GIVES(read(ready[0], &byte, 1), 1);
+    GIVES(kill(parent, SIGKILL), 0);
+    GIVES(waitpid(parent, &status, 0), parent);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    int meeting = call_stream(node, 3096);
+    await(meeting, 'e');
+    GIVES(close(meeting), 0);
+    GIVES(close(until[1]), 0);
+    /* The child has ended well, and closed its end. */
+    GIVES(read(ready[0], &byte, 1), 0);
+    GIVES(close(ready[0]), 0);
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
@@ -731,6 +799,7 @@ const struct pattern patterns[] = {
     { 89, "nothing is taken without waiting", serve_no_wait, call_no_wait },
     { 90, "mapped while another thread waits", serve_late, call_late },
     { 91, "closed during a call", serve_closing, call_closing },
+    { 92, "inherited by a child", serve_forked, call_forked },
     { 0, NULL, NULL, NULL },
 };
 

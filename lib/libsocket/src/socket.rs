@@ -64,14 +64,19 @@ pub struct State {
     pub is_read_shut: bool,
     /// `shutdown` has ended sending.
     pub is_write_shut: bool,
+    /// It has the bypass, and its connection belongs to the parent of this process.
+    pub is_foreign: bool,
     /// This process has closed its last descriptor.
     pub is_closed: bool,
     /// All other processes that had it have done so, too: the connection ends when all is sent.
     pub is_over: bool,
 }
 
-/// A descriptor that programs do not see.
-struct Hidden(usize);
+/// No descriptor.
+const NONE: usize = usize::MAX;
+
+/// A descriptor that programs do not see; [`NONE`] once it was given up.
+struct Hidden(AtomicUsize);
 
 /// All hidden descriptors, except those that the bypass uses as well.
 pub static HIDDEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -95,22 +100,38 @@ impl Hidden {
     fn new(place: Place, index: usize) -> Result<Self> {
         let number = place.0.dup(index).map_err(|error| error.errno)?;
         HIDDEN.lock().push(number);
-        Ok(Self(number))
+        Ok(Self(AtomicUsize::new(number)))
+    }
+
+    fn number(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Closes it, although others have it still.
+    fn give_up(&self) {
+        let number = self.0.swap(NONE, Ordering::Relaxed);
+        table::forget(number);
+        // The descriptor is closed even on an error.
+        let _ = runtime::fd::close(number);
     }
 
     fn forget(&self, hidden: &mut Vec<usize>) {
-        hidden.retain(|other| *other != self.0);
+        let number = self.number();
+        hidden.retain(|other| *other != number);
     }
 }
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        table::forget(self.0);
+        if self.number() == NONE {
+            return;
+        }
+        table::forget(self.number());
         // Under the lock, so that the child of a fork finds both changes or neither.
         let mut hidden = HIDDEN.lock();
         self.forget(&mut hidden);
         // The descriptor is closed even on an error.
-        let _ = runtime::fd::close(self.0);
+        let _ = runtime::fd::close(self.number());
     }
 }
 
@@ -185,7 +206,7 @@ impl Socket {
 
     /// The descriptor that calls use.
     pub fn number(&self) -> usize {
-        self.file.0
+        self.file.number()
     }
 
     /// Returns a copy of the current state.
@@ -337,11 +358,18 @@ impl Socket {
     pub fn forked(&self) {
         self.receiving.store(0, Ordering::Relaxed);
         self.is_establishing.store(false, Ordering::Relaxed);
-        if let Some(transfers) = &self.transfers {
-            transfers.lock().unsent.clear();
-        }
-        if self.has_link() {
+        let Some(transfers) = &self.transfers else {
+            return;
+        };
+        let mut transfers = transfers.lock();
+        transfers.unsent.clear();
+        if transfers.has_link() {
             self.owners.disown();
+        }
+        // The program's handles have references to this socket, and would keep its file open.
+        if transfers.give_up_link() {
+            self.update(|state| state.is_foreign = true);
+            self.file.give_up();
         }
     }
 

@@ -51,7 +51,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 pub struct Established {
     own: Parameters,
     peer: Parameters,
-    /// With the bypass: the connection of `st`.
+    has_bypass: bool,
+    /// With the bypass: the connection of `st`, unless it belongs to the parent of this process.
     pub link: Option<Arc<Connection>>,
 }
 
@@ -156,7 +157,22 @@ impl Transfers {
     /// Whether a connection with the bypass is set up.
     pub fn has_link(&self) -> bool {
         let established = self.established.as_ref();
-        established.is_some_and(|established| established.link.is_some())
+        established.is_some_and(|established| established.has_bypass)
+    }
+
+    /// In the child of a fork: closes what the child has of a connection with the bypass, which
+    /// belongs to the parent. Returns whether there is one.
+    pub fn give_up_link(&mut self) -> bool {
+        let link = self
+            .established
+            .as_mut()
+            .and_then(|established| established.link.take());
+        let is_there = link.is_some();
+        if let Some(link) = link {
+            link.close_in_child();
+            core::mem::forget(link);
+        }
+        is_there
     }
 
     /// Records a connection whose set-up is complete.
@@ -217,6 +233,7 @@ impl Established {
         Self {
             own: link.own(),
             peer: link.peer(),
+            has_bypass: true,
             link: Some(Arc::new(link)),
         }
     }
@@ -241,6 +258,7 @@ fn without_bypass(number: usize, options: setup::Options) -> st::Result<Establis
     Ok(Established {
         own,
         peer: agreed.parameters,
+        has_bypass: false,
         link: None,
     })
 }
@@ -272,6 +290,7 @@ impl Transfers {
                 Ok(Established {
                     own,
                     peer: agreed.parameters,
+                    has_bypass: false,
                     link: None,
                 })
             }

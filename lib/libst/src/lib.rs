@@ -48,9 +48,10 @@ impl<'a> Call<'a> {
     fn enter(peer: &'a Peer) -> Result<Self> {
         peer.calls.fetch_add(1, Ordering::SeqCst);
         let call = Self(peer);
-        match peer.socket.state().is_closed {
-            true => Err(EBADF),
-            false => Ok(call),
+        match peer.socket.state() {
+            state if state.is_foreign => Err(EOPNOTSUPP),
+            state if state.is_closed => Err(EBADF),
+            _ => Ok(call),
         }
     }
 
@@ -168,13 +169,20 @@ unsafe extern "C" fn st_detach(handle: *mut *mut Peer) -> c_int {
     let Some(peer) = (unsafe { (*handle).as_ref() }) else {
         return errno::fail(EINVAL);
     };
-    if peer.calls.load(Ordering::SeqCst) > 0 {
+    let is_foreign = peer.socket.state().is_foreign;
+    if !is_foreign && peer.calls.load(Ordering::SeqCst) > 0 {
         return errno::fail(EBUSY);
     }
     // SAFETY: as above; no thread is in a call, and C's rules forbid to begin one now.
-    unsafe {
-        drop(Box::from_raw(*handle));
+    let peer = unsafe {
+        let peer = Box::from_raw(*handle);
         handle.write(null_mut());
+        peer
+    };
+    match is_foreign {
+        // The parent of this process has the connection and its memory, and this process neither.
+        true => core::mem::forget(peer),
+        false => drop(peer),
     }
     0
 }

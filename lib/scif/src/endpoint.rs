@@ -92,6 +92,15 @@ impl Endpoint {
         }
     }
 
+    /// For the child of a fork, which has copies of the process's descriptors and none of its
+    /// mappings. Closes the copies, which would keep the connection open after its end. Afterwards
+    /// the endpoint must be forgotten, neither used nor dropped.
+    pub fn close_in_child(&self) {
+        self.bypass.close_in_child();
+        // A descriptor that was copied can be closed.
+        let _ = libredox::call::close(self.fd());
+    }
+
     /// The bypass of this descriptor: its data path.
     #[inline]
     pub(crate) fn bypass(&self) -> &Bypass {

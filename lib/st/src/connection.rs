@@ -41,6 +41,13 @@ impl Connection {
         self.shared.say_end();
     }
 
+    /// For the child of a fork: closes its copies of the connection's descriptors, so that the
+    /// connection ends with the parent. Afterwards all parts of the connection must be forgotten,
+    /// neither used nor dropped.
+    pub fn close_in_child(&self) {
+        self.shared.endpoint.close_in_child();
+    }
+
     /// The endpoint below, for its addresses and for event queues. Only the library may send and
     /// receive on it.
     pub fn endpoint(&self) -> &Endpoint {
