@@ -9,7 +9,7 @@ use st_core::region;
 use syscall::error::EFAULT;
 
 use crate::error::{Error, Result};
-use crate::shared::Shared;
+use crate::shared::{Sent, Shared};
 
 /// Memory that the peer can reach: its announcement and its window. Dropping the value ends both.
 pub struct Registered {
@@ -52,18 +52,18 @@ impl Registered {
             region,
         };
         let error = match shared.send(&record) {
-            Ok(true) => return Ok(registered),
+            Ok(Sent::Whole) => return Ok(registered),
             // The peer will learn of it, and then that it is gone.
-            Ok(false) => return Err(Error::TimedOut),
+            Ok(Sent::Begun(error)) => return Err(error),
             Err(error) => error,
         };
         // An announcement that the peer has not received need not be taken back.
         shared.with_connection(|connection| connection.take_back(channel));
         let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
         // If the connection has ended, its windows have ended with it.
-        match error {
-            Error::TimedOut => gone.map_err(Error::from).and(Err(error)),
-            error => Err(error),
+        match error.is_end() {
+            true => Err(error),
+            false => gone.map_err(Error::from).and(Err(error)),
         }
     }
 

@@ -80,6 +80,26 @@ struct Inbox {
     buffer: [u8; PIECE],
 }
 
+/// How much of a record was sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sent {
+    /// All of it.
+    Whole,
+    /// A part. The rest follows with a later record: the wait for room has failed with this error.
+    Begun(Error),
+}
+
+impl Sent {
+    /// What follows from an error while a record is sent. A record that is begun must not be
+    /// treated as if the peer never got it, unless the connection has ended.
+    fn failed(is_begun: bool, error: Error) -> Result<Self> {
+        match is_begun && !error.is_end() {
+            true => Ok(Self::Begun(error)),
+            false => Err(error),
+        }
+    }
+}
+
 /// A thread that may sleep until records arrive.
 struct SleeperSlot {
     id: u64,
@@ -420,33 +440,36 @@ impl Shared {
     }
 
     /// Sends a record, after everything that found no room before. Waits for room for
-    /// [`ROOM_TIME`]: a peer that makes no call takes nothing out of the stream. `false`: only a
-    /// part of it was sent, and the rest follows with a later record.
+    /// [`ROOM_TIME`]: a peer that makes no call takes nothing out of the stream.
     ///
     /// # Errors
-    /// `TimedOut`: nothing of the record was sent. Those of the end.
-    pub fn send(&self, record: &Record) -> Result<bool> {
+    /// `TimedOut`, and those of polling: nothing of the record was sent. Those of the end.
+    pub fn send(&self, record: &Record) -> Result<Sent> {
         // Two programs that only map memory would otherwise leave each other no room.
         if self.may_be_readable() {
             self.take_records(None)?;
         }
         let mut is_begun = self.try_send(record)?;
         if is_begun && self.outbox.lock().is_empty() {
-            return Ok(true);
+            return Ok(Sent::Whole);
         }
+        let sent = self.send_with_waits(record, &mut is_begun);
+        sent.map_or_else(|error| Sent::failed(is_begun, error), |()| Ok(Sent::Whole))
+    }
+
+    /// [`send`](Self::send) when there is too little room.
+    fn send_with_waits(&self, record: &Record, is_begun: &mut bool) -> Result<()> {
         let deadline = Deadline::after(ROOM_TIME)?;
         loop {
             self.take_records(None)?;
-            match deadline.left() {
-                Err(Error::TimedOut) if is_begun => return Ok(false),
-                left => {
-                    let both = Readiness::IN | Readiness::OUT;
-                    poll(&mut [PollEntry::new(&self.endpoint, both)], left?)?;
-                }
-            }
-            is_begun = is_begun || self.try_send(record)?;
-            if is_begun && self.send_rest(&mut self.outbox.lock())? {
-                return Ok(true);
+            let both = Readiness::IN | Readiness::OUT;
+            poll(
+                &mut [PollEntry::new(&self.endpoint, both)],
+                deadline.left()?,
+            )?;
+            *is_begun = *is_begun || self.try_send(record)?;
+            if *is_begun && self.send_rest(&mut self.outbox.lock())? {
+                return Ok(());
             }
         }
     }
@@ -554,6 +577,23 @@ impl Inbox {
                 // It fails when the bell has rung so often that the thread is awake.
                 let _ = slot.bell.write(&[1]);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_begun_is_sent_unless_the_connection_has_ended() {
+        let scarce = Error::Scif(scif::Error::from_errno(24));
+        for error in [Error::TimedOut, scarce] {
+            assert_eq!(Sent::failed(true, error), Ok(Sent::Begun(error)));
+            assert_eq!(Sent::failed(false, error), Err(error));
+        }
+        for is_begun in [true, false] {
+            assert_eq!(Sent::failed(is_begun, Error::Ended), Err(Error::Ended));
         }
     }
 }
