@@ -5,4 +5,8 @@ st-session serve &
 server=$!
 st-session 0 || failed=$?
 wait "$server" || failed=$?
+st-session serve-few &
+server=$!
+st-session crowd 0 || failed=$?
+wait "$server" || failed=$?
 exit "$failed"

@@ -39,7 +39,9 @@ struct Inside {
     /// `None` while there is no driver.
     listener: Option<Listener>,
     port: Port,
-    /// Connections whose clients have not named a session yet.
+    /// Whether the program may still accept new sessions.
+    is_open: bool,
+    /// Connections whose clients have not named a session yet, the oldest first.
     unnamed: Vec<(Arc<Shared>, Deadline)>,
     /// New sessions that the program has not accepted.
     new: VecDeque<(Arc<Shared>, SessionState)>,
@@ -60,6 +62,7 @@ impl Desk {
             inside: Mutex::new(Inside {
                 listener: Some(listener),
                 port,
+                is_open: true,
                 unnamed: Vec::new(),
                 new: VecDeque::new(),
                 known: BTreeMap::new(),
@@ -105,6 +108,16 @@ impl Desk {
         Ok(inside.known.get_mut(&key).and_then(Option::take))
     }
 
+    /// Refuses the sessions that the program has not accepted, and all new ones from now on. Those
+    /// that exist are still resumed.
+    pub fn close(&self) {
+        let mut inside = self.inside.lock();
+        inside.is_open = false;
+        for (shared, state) in core::mem::take(&mut inside.new) {
+            refuse(&shared, state);
+        }
+    }
+
     /// Forgets a session that has ended.
     pub fn forget(&self, key: u64) {
         self.inside.lock().known.remove(&key);
@@ -119,18 +132,39 @@ impl Inside {
             self.listener = Listener::with_options(&options.port(self.port)).ok();
         }
         let deadline = Deadline::after(NAMING_TIME)?;
+        let backlog = usize::try_from(options.scif.backlog_length())
+            .unwrap_or(0)
+            .max(1);
         for _ in 0..MOST_AT_ONCE {
             let Some(listener) = &self.listener else {
                 break;
             };
             match listener.try_accept() {
-                Ok(Some(link)) => self.unnamed.push((link.shared, deadline)),
+                Ok(Some(link)) => {
+                    self.unnamed.push((link.shared, deadline));
+                    if self.unnamed.len() > backlog {
+                        self.name_all(backlog);
+                    }
+                    // Clients that name no session must not keep out those that resume one.
+                    if self.unnamed.len() > backlog {
+                        self.unnamed.remove(0);
+                    }
+                }
                 Ok(None) => break,
                 Err(_) if listener.port().is_err() => self.listener = None,
                 // The client has gone, or has other options.
                 Err(_) => {}
             }
         }
+        // The others wait for the program, which has no use for a client that has gone.
+        self.new
+            .retain(|(shared, _)| shared.take_records(None).is_ok() && shared.is_live());
+        self.name_all(backlog);
+        Ok(())
+    }
+
+    /// Receives what the clients have sent, and assigns the connections that have a name by now.
+    fn name_all(&mut self, backlog: usize) {
         let mut index = 0;
         while let Some((shared, deadline)) = self.unnamed.get(index) {
             let taken = shared.take_records(None);
@@ -139,17 +173,17 @@ impl Inside {
                 None if taken.is_ok() && deadline.left() != Err(Error::TimedOut) => index += 1,
                 Some(Update::Session(CHANNEL, state)) => {
                     let state = *state;
-                    let (shared, _) = self.unnamed.swap_remove(index);
-                    self.name(shared, state);
+                    let (shared, _) = self.unnamed.remove(index);
+                    self.name(shared, state, backlog);
                 }
-                _ => drop(self.unnamed.swap_remove(index)),
+                _ => drop(self.unnamed.remove(index)),
             }
         }
-        Ok(())
     }
 
-    /// Assigns a connection to the session that its client has named.
-    fn name(&mut self, shared: Arc<Shared>, state: SessionState) {
+    /// Assigns a connection to the session that its client has named. If as many new sessions wait
+    /// as may, another one is closed, and its client connects again.
+    fn name(&mut self, shared: Arc<Shared>, state: SessionState, backlog: usize) {
         // A later connection replaces an earlier one.
         self.new.retain(|(_, other)| other.key != state.key);
         match self.known.get_mut(&state.key) {
@@ -159,12 +193,19 @@ impl Inside {
                     state: Some(state),
                 });
             }
-            None if state.is_new => self.new.push_back((shared, state)),
-            None => {
-                let (channel, key) = (CHANNEL, state.key);
-                // A client that cannot be notified has gone.
-                let _ = shared.post(&Record::NoSession { channel, key });
+            None if state.is_new && self.is_open => {
+                if self.new.len() < backlog {
+                    self.new.push_back((shared, state));
+                }
             }
+            None => refuse(&shared, state),
         }
     }
+}
+
+/// Tells a client that there is no such session.
+fn refuse(shared: &Shared, state: SessionState) {
+    let (channel, key) = (CHANNEL, state.key);
+    // A client that cannot be notified has gone.
+    let _ = shared.post(&Record::NoSession { channel, key });
 }

@@ -18,9 +18,15 @@ use crate::options::Options;
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// A port at which sessions are begun and resumed. The sessions that were accepted share it: it
-/// stays as long as any of them.
+/// stays as long as any of them, and refuses new sessions once this value is dropped.
 pub struct SessionListener {
     desk: Arc<Desk>,
+}
+
+impl Drop for SessionListener {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
 }
 
 impl SessionListener {

@@ -2,13 +2,16 @@
 //! cut and drivers are killed, at either end.
 //!
 //! `st-session serve` serves one session after the other until one says that it was the last.
-//! `st-session NODE` checks against it. The exit status says what is wrong, see [`Failure`].
+//! `st-session NODE` checks against it. `st-session serve-few` is a server that lets few clients
+//! wait, and `st-session crowd NODE` is many clients. The exit status says what is wrong, see
+//! [`Failure`].
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
 mod client;
+mod crowd;
 mod server;
 
 use alloc::vec::Vec;
@@ -160,6 +163,12 @@ fn main() -> i32 {
     let word = runtime::env::args().nth(1);
     let result = match word.as_deref() {
         Some("serve") => server::serve(),
+        Some("serve-few") => crowd::serve(),
+        Some("crowd") => {
+            let node = runtime::env::args().nth(2);
+            let node = node.and_then(|node| node.parse().ok());
+            node.map_or(Err(Failure::Setup), crowd::run)
+        }
         Some(node) => node.parse().map_or(Err(Failure::Setup), client::run),
         None => Err(Failure::Setup),
     };
