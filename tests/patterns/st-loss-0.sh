@@ -1,9 +1,11 @@
 # The other node loses its power while programs of Scheduled Transfers are killed.
 
+. /scheme/initfs/lib/steps.sh
+
 failed=0
 st-storm until-loss 5 1 &
 storm=$!
-sleep 3
+until_true test -e /tmp/st-storm-both || failed=1
 echo "LAUNCHER kill 1"
 wait "$storm" || failed=1
 scif-kills idle || failed=1

@@ -6,7 +6,8 @@
  * and before them every header that had arrived, in order and with its data. In the end those that
  * are left must still get on. A second one runs on the other node; both end together.
  *
- * `st-storm until-loss SEED NODE` kills until the other node is lost.
+ * `st-storm until-loss SEED NODE` kills until the other node is lost. Once each of its programs has
+ * ended a session with that node, it makes the file BOTH: then the node may go.
  *
  * The programs are `st-storm server SEED PORT` and `st-storm client SEED NODE PORT`.
  */
@@ -16,6 +17,8 @@
 #include <st.h>
 #include <sys/wait.h>
 #include <time.h>
+
+#define BOTH "/tmp/st-storm-both"
 
 enum {
     PROGRAMS = 4,
@@ -330,20 +333,22 @@ static int is_lost(int node) {
     return lost;
 }
 
-/* Waits until each program has ended a session since now. */
-static void all_get_on(struct program programs[], const int wanted[]) {
-    int seen[PROGRAMS] = { 0 };
+/* Waits until each program has ended a session since now. Gives the number of sessions seen. */
+static int all_get_on(struct program programs[], const int wanted[]) {
+    int seen[PROGRAMS] = { 0 }, sessions = 0;
     for (int i = 0; i < PROGRAMS; i++)
         while (sessions_of(&programs[i]))
             ;
     for (int waited = 0;; waited += 10) {
         int missing = 0;
         for (int i = 0; i < PROGRAMS; i++) {
-            seen[i] |= sessions_of(&programs[i]);
+            int count = sessions_of(&programs[i]);
+            seen[i] |= count;
+            sessions += count;
             missing |= wanted[i] && !seen[i];
         }
         if (!missing)
-            return;
+            return sessions;
         if (waited > SESSION_MS)
             failed(__FILE__, __LINE__, "sessions: servers %d %d, clients %d %d", seen[0], seen[1],
                    seen[2], seen[3]);
@@ -353,11 +358,15 @@ static void all_get_on(struct program programs[], const int wanted[]) {
 
 static int storm(int kills, int node) {
     struct program programs[PROGRAMS];
-    int sessions = 0, everybody[PROGRAMS] = { 1, 1, 1, 1 };
+    int everybody[PROGRAMS] = { 1, 1, 1, 1 };
     for (int i = 0; i < PROGRAMS; i++)
         start(&programs[i], i, node);
-    if (kills > 0)
-        all_get_on(programs, everybody);
+    int sessions = all_get_on(programs, everybody);
+    if (kills == 0) {
+        int both = open(BOTH, O_CREAT | O_WRONLY, 0600);
+        CHECK(both >= 0);
+        GIVES(close(both), 0);
+    }
     for (int i = 0; kills == 0 ? !is_lost(node) : i < kills; i++) {
         usleep((useconds_t)any(LONGEST_LIFE_MS * 1000));
         int victim = (int)any(PROGRAMS);
@@ -371,7 +380,7 @@ static int storm(int kills, int node) {
         int own = own_node();
         int meeting = own < node ? call_stream(node, MEETING) : serve_stream(MEETING);
         step(meeting, 'a'), await(meeting, 'a');
-        all_get_on(programs, everybody);
+        sessions += all_get_on(programs, everybody);
         step(meeting, 'b'), await(meeting, 'b');
         for (int i = 0; i < PROGRAMS; i++)
             end(&programs[i]);
@@ -381,6 +390,7 @@ static int storm(int kills, int node) {
         for (int i = 0; i < PROGRAMS; i++)
             end(&programs[i]);
     }
+    CHECK(sessions >= PROGRAMS);
     printf("st-storm: ok (%d sessions seen)\n", sessions);
     return 0;
 }
