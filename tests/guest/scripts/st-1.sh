@@ -1,8 +1,17 @@
 # The server of st-0.sh, and its victims, which die one after the other.
 
 failed=0
-(for name in 1 2 3 4 5 6 7 8; do st-test victim; done) &
+# Seven die; the last one refuses a client.
+(
+    bad=0
+    for name in 1 2 3 4 5 6 7; do
+        st-test victim
+        [ $? -eq 9 ] || bad=1
+    done
+    st-test victim || bad=1
+    exit "$bad"
+) &
 victims=$!
 st-test serve || failed=1
-wait "$victims"
+wait "$victims" || failed=1
 exit "$failed"

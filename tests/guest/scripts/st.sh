@@ -3,9 +3,18 @@
 failed=0
 st-test serve &
 server=$!
-(for name in 1 2 3 4 5 6 7 8; do st-test victim; done) &
+# Seven die; the last one refuses a client.
+(
+    bad=0
+    for name in 1 2 3 4 5 6 7; do
+        st-test victim
+        [ $? -eq 9 ] || bad=1
+    done
+    st-test victim || bad=1
+    exit "$bad"
+) &
 victims=$!
 st-test 0 || failed=1
 wait "$server" || failed=1
-wait "$victims"
+wait "$victims" || failed=1
 exit "$failed"
