@@ -64,9 +64,9 @@ impl Interest<'_> {
 
 /// How many of the conditions that held last are looked at in each round of polling.
 const RECENT: usize = 4;
-/// The number of rounds of polling after which one of the other conditions is looked at, too:
-/// pages that nobody touches take long to reach.
-const ROUNDS: u32 = 8;
+/// The number of rounds of polling, in one wait or several, after which one of the other conditions
+/// is looked at, too: pages that nobody touches take long to reach.
+const ROUNDS: u32 = 32;
 
 /// Waits for any of many channels, of any connections.
 ///
@@ -98,6 +98,8 @@ pub struct WaitSet {
     ready: Vec<usize>,
     /// Some of those that held last.
     recent: Vec<usize>,
+    /// Rounds of polling so far.
+    rounds: u32,
     /// The index that is looked at next, and the one whose connection is checked next.
     next: usize,
     next_connection: usize,
@@ -115,6 +117,7 @@ impl WaitSet {
             waiting: Waiting::Adaptive,
             ready: Vec::new(),
             recent: Vec::new(),
+            rounds: 0,
             next: 0,
             next_connection: 0,
         })
@@ -154,8 +157,9 @@ impl WaitSet {
         let is_local = likely.is_none_or(|interest| interest.half().shared.is_local);
         let mut busy_poll = BusyPoll::new(self.waiting, is_local);
         loop {
-            for round in 0..busy_poll.spins() {
-                if round % ROUNDS == 0 {
+            for _ in 0..busy_poll.spins() {
+                self.rounds = self.rounds.wrapping_add(1);
+                if self.rounds.is_multiple_of(ROUNDS) {
                     self.next = after(self.next, interests);
                     self.look_at(interests, self.next);
                 }
