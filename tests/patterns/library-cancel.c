@@ -327,6 +327,43 @@ static void interrupted_waits(void) {
     }
 }
 
+/* Handlers for signals that were sent to one thread end no call of another one. */
+static void *raise_all_along(void *unused) {
+    (void)unused;
+    CHECK(sem_post(&begun) == 0);
+    while (!stop) {
+        CHECK(raise(SIGUSR1) == 0);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static volatile int is_suspended;
+
+static void *suspend(void *unused) {
+    sigset_t nothing;
+    (void)unused;
+    CHECK(sigemptyset(&nothing) == 0 && sem_post(&begun) == 0);
+    is_suspended = 1;
+    CHECK(sigsuspend(&nothing) == -1 && errno == EINTR);
+    is_suspended = 0;
+    return NULL;
+}
+
+static void calls_of_others(void) {
+    struct timespec moment = {.tv_nsec = 200000000};
+    handle(SIGUSR1, 0);
+    handle(SIGUSR2, 0);
+    calls = stop = 0;
+    pthread_t suspended = begin(suspend, 0);
+    pthread_t thread = begin(raise_all_along, 0);
+    CHECK(nanosleep(&moment, NULL) == 0 && poll(NULL, 0, 100) == 0 && calls > 0);
+    CHECK(is_suspended);
+    stop = 1;
+    CHECK(result_of(thread) == NULL);
+    CHECK(pthread_kill(suspended, SIGUSR2) == 0 && result_of(suspended) == NULL);
+}
+
 /* With SA_RESTART these calls go on. */
 static void *read_on(void *way) {
     char byte = 0;
@@ -553,6 +590,7 @@ int main(int count, char **arguments) {
     settings();
     bytes_stay();
     interrupted_waits();
+    calls_of_others();
     restarted_waits();
     blocked_signals();
     first_thread();

@@ -13,6 +13,7 @@ use runtime::signals::{self, Arrival, Choice};
 use runtime::{Error, Result};
 use syscall::error::{EAGAIN, EINTR};
 
+use crate::caught::Sent;
 use crate::handlers::{self, Disposition, IGNORE, Origin, Outcome};
 use crate::sync::{self, Shared};
 use crate::{caught, interrupter, masks, points, process, pthread, tls};
@@ -148,7 +149,7 @@ fn arrives(number: c_int, origin: Origin) {
         return;
     };
     match is_free(bit) {
-        true => take_effect(number, origin),
+        true => take_effect(number, origin, Sent::Process),
         false => hold(number, origin),
     }
 }
@@ -164,11 +165,11 @@ pub fn arrives_outside(number: c_int, origin: Origin) {
     }
 }
 
-/// Handles a signal that the calling thread sends to itself.
-pub fn arrives_here(number: c_int, origin: Origin) {
+/// Handles a signal that the calling thread sends to itself or to its process.
+pub fn arrives_here(number: c_int, origin: Origin, sent: Sent) {
     match masks::bit(number) {
         Some(bit) if masks::own() & bit != 0 => hold(number, origin),
-        _ => take_effect(number, origin),
+        _ => take_effect(number, origin, sent),
     }
 }
 
@@ -191,8 +192,8 @@ pub fn look_again() {
 }
 
 /// Calls the handler in the calling thread, or does what the signal does otherwise.
-fn take_effect(number: c_int, origin: Origin) {
-    if handlers::deliver(number, origin) == Outcome::Ends {
+fn take_effect(number: c_int, origin: Origin, sent: Sent) {
+    if handlers::deliver(number, origin, sent) == Outcome::Ends {
         process::end_by_signal(number);
     }
     // The handler may have blocked others meanwhile.
@@ -232,7 +233,7 @@ fn deliver_what_is_held() {
             .fold(0, |set, bit| set | bit)
     };
     while let Some((number, origin)) = take(may_take()) {
-        if handlers::deliver(number, origin) == Outcome::Ends {
+        if handlers::deliver(number, origin, Sent::Process) == Outcome::Ends {
             process::end_by_signal(number);
         }
     }
@@ -254,7 +255,7 @@ fn deliver_held() {
 /// meanwhile interrupts the wait in it.
 pub fn blocking<T>(mask: u64, action: impl FnOnce() -> T) -> T {
     let before = masks::own();
-    caught::interrupt_since(caught::count());
+    caught::interrupt_from_now();
     block(mask);
     let result = action();
     // An action that has failed has not waited.

@@ -1,10 +1,11 @@
 //! Calls of signal handlers, as the waits of the program's first thread see them. A handler that
-//! another thread runs, for a signal from another process, ends the sleep, `poll`, `select` or
-//! `epoll_wait` of the first thread (`EINTR`). Other threads and other calls go on.
+//! another thread runs, for a signal to the process, ends the sleep, `poll`, `select` or
+//! `epoll_wait` of the first thread (`EINTR`), and `sigsuspend` and `pause` of each thread. A
+//! handler for a signal to one thread ends calls of that thread alone.
 
 use alloc::sync::Arc;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use hal::idle_poll::Watched;
 use runtime::time::Instant;
@@ -14,9 +15,9 @@ use syscall::error::EINTR;
 use crate::bell::Bell;
 use crate::points;
 use crate::sync::{self, Shared};
-use crate::tls;
+use crate::tls::{self, Seen};
 
-/// Counts calls of handlers. Threads wait for it to change.
+/// Counts calls of handlers for signals to the process. Threads wait for it to change.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Rings at each call, once signals from other processes can come.
 pub static BELL: Shared<Option<Arc<Bell>>> = Shared::new(None);
@@ -24,9 +25,15 @@ pub static BELL: Shared<Option<Arc<Bell>>> = Shared::new(None);
 static HAS_BELL: AtomicBool = AtomicBool::new(false);
 /// The number of the first thread; 0: that of the process.
 static FIRST: AtomicI32 = AtomicI32::new(0);
-/// The count from which on the first thread's next wait is interrupted, and [`IS_SET`].
-static SINCE: AtomicU64 = AtomicU64::new(0);
-const IS_SET: u64 = 1 << 32;
+
+/// Whom a signal was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The process, of which any thread may take it.
+    Process,
+    /// The thread that runs the handler.
+    Thread,
+}
 
 fn is_first() -> bool {
     match FIRST.load(Ordering::Relaxed) {
@@ -35,9 +42,13 @@ fn is_first() -> bool {
     }
 }
 
-/// How many handlers have run.
-pub fn count() -> u32 {
-    COUNT.load(Ordering::SeqCst)
+/// The handlers that have run, as the calling thread sees them.
+pub fn seen() -> Seen {
+    Seen {
+        process: COUNT.load(Ordering::SeqCst),
+        // SAFETY: the control block of the calling thread, which no other uses.
+        own: unsafe { (*tls::control()).handled },
+    }
 }
 
 /// Lets later calls of handlers interrupt the first thread.
@@ -57,8 +68,19 @@ pub fn prepare() -> Result<()> {
     })
 }
 
-/// Called when a handler has run.
-pub fn note() {
+/// Called when a handler has run in the calling thread.
+pub fn note(sent: Sent) {
+    match sent {
+        Sent::Process => note_for_all(),
+        // SAFETY: the control block of the calling thread, which no other uses.
+        Sent::Thread => unsafe {
+            let handled = &mut (*tls::control()).handled;
+            *handled = handled.wrapping_add(1);
+        },
+    }
+}
+
+fn note_for_all() {
     COUNT.fetch_add(1, Ordering::SeqCst);
     sync::wake(&COUNT, usize::MAX >> 1);
     // Not under the lock: a thread that is killed at the pipe must not keep it.
@@ -67,13 +89,13 @@ pub fn note() {
     }
 }
 
-/// Sleeps until a handler has run since the count was `before`: `EINTR`, as the calls that this
-/// ends return. Also if the thread has to look at what others want of it.
-pub fn wait(before: u32) -> Error {
-    while count() == before {
+/// Sleeps until a handler has run since `before`: `EINTR`, as the calls that this ends return. Also
+/// if the thread has to look at what others want of it.
+pub fn wait(before: Seen) -> Error {
+    while seen() == before {
         // After any other answer the loop looks at the count again.
         if let Err(error @ Error { errno: EINTR }) =
-            points::sleeping(|| sync::wait(&COUNT, before, None))
+            points::sleeping(|| sync::wait(&COUNT, before.process, None))
         {
             return error;
         }
@@ -83,7 +105,7 @@ pub fn wait(before: u32) -> Error {
 
 /// What interrupts a wait of the first thread.
 pub struct Interruption {
-    before: u32,
+    before: Seen,
     bell: Arc<Bell>,
 }
 
@@ -92,39 +114,35 @@ pub fn begin() -> Option<Interruption> {
     if !HAS_BELL.load(Ordering::Acquire) || !is_first() {
         return None;
     }
-    let set = SINCE.swap(0, Ordering::Relaxed);
-    let before = match set & IS_SET {
-        0 => count(),
-        _ => set as u32,
-    };
+    // SAFETY: the control block of the calling thread, which no other uses.
+    let since = unsafe { (*tls::control()).interrupted_since.take() };
+    let before = since.unwrap_or_else(seen);
     let bell = BELL.with(|bell| bell.clone())?;
     Some(Interruption { before, bell })
 }
 
-/// Lets the calling thread's next wait be interrupted by handlers that have run since the count
-/// was `before`.
-pub fn interrupt_since(before: u32) {
-    if is_first() {
-        SINCE.store(IS_SET | u64::from(before), Ordering::Relaxed);
-    }
+/// Lets the calling thread's next wait be interrupted by handlers that run from now on, though the
+/// wait has not begun.
+pub fn interrupt_from_now() {
+    // SAFETY: the control block of the calling thread, which no other uses.
+    unsafe { (*tls::control()).interrupted_since = Some(seen()) };
 }
 
-/// Undoes [`interrupt_since`].
+/// Undoes [`interrupt_from_now`].
 pub fn interrupt_no_more() {
-    if is_first() {
-        SINCE.store(0, Ordering::Relaxed);
-    }
+    // SAFETY: as above.
+    unsafe { (*tls::control()).interrupted_since = None };
 }
 
 impl Interruption {
     /// Whether a handler has run meanwhile.
     pub fn has_come(&self) -> bool {
-        count() != self.before
+        seen() != self.before
     }
 
     /// The word that changes then.
     pub fn word(&self) -> Watched {
-        Watched::new(&COUNT, self.before)
+        Watched::new(&COUNT, self.before.process)
     }
 
     /// The descriptor that has an event then.
@@ -144,7 +162,7 @@ pub fn sleep(end: u64) -> Result<()> {
     while Instant::now().as_nanos() < end {
         let (word, value) = match &interruption {
             Some(interruption) if interruption.has_come() => return Err(Error::new(EINTR)),
-            Some(interruption) => (&COUNT, interruption.before),
+            Some(interruption) => (&COUNT, interruption.before.process),
             None => (&NOTHING, 0),
         };
         // After any other answer the loop looks at the time again.
@@ -160,7 +178,7 @@ pub fn sleep(end: u64) -> Result<()> {
 /// Called in the child of a fork, whose only thread is the first one.
 pub fn forked() {
     FIRST.store(tls::gettid(), Ordering::Relaxed);
-    SINCE.store(0, Ordering::Relaxed);
+    interrupt_no_more();
     // The parent's pipe: its events are the parent's.
     BELL.with(|bell| *bell = None);
     HAS_BELL.store(false, Ordering::Relaxed);

@@ -6,8 +6,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::signals;
 
+use crate::caught::{self, Sent};
+use crate::masks;
 use crate::sync::Shared;
-use crate::{caught, masks};
 
 /// `SIG_DFL` and `SIG_IGN`.
 pub const DEFAULT: usize = 0;
@@ -29,10 +30,10 @@ const ONCE: c_int = 0x2000_0000;
 /// `SA_NOCLDWAIT`: children leave nothing to wait for when they end.
 const NO_CHILD_WAIT: c_int = 2;
 
-/// Counts the calls of handlers without `SA_RESTART`.
+/// Counts the calls of handlers without `SA_RESTART` for signals to the process.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
-/// How many handlers have run without `SA_RESTART`.
+/// How many handlers have run without `SA_RESTART` for signals to the process.
 pub fn ending() -> u32 {
     ENDING.load(Ordering::Relaxed)
 }
@@ -215,7 +216,7 @@ pub enum Outcome {
 }
 
 /// Calls the program's handler in the calling thread, if it has one.
-pub fn deliver(number: c_int, origin: Origin) -> Outcome {
+pub fn deliver(number: c_int, origin: Origin, sent: Sent) -> Outcome {
     let Some(bit) = masks::bit(number) else {
         return Outcome::Nothing;
     };
@@ -244,9 +245,9 @@ pub fn deliver(number: c_int, origin: Origin) -> Outcome {
     let mut information = origin.information(number);
     handler(number, &raw mut information, null());
     masks::set(before);
-    caught::note();
+    caught::note(sent);
     let restarts = chosen.flags & RESTARTS != 0;
-    if !restarts {
+    if !restarts && sent == Sent::Process {
         ENDING.fetch_add(1, Ordering::Relaxed);
     }
     Outcome::Handled { restarts }

@@ -8,6 +8,7 @@ use runtime::process as system;
 use runtime::{Error, Result};
 use syscall::error::{EINVAL, ENOMEM, ESRCH};
 
+use crate::caught::Sent;
 use crate::files::Timespec;
 use crate::handlers::{self, DEFAULT, Disposition, Information, Origin, Outcome};
 use crate::points::{Handled, Notices};
@@ -100,7 +101,7 @@ pub extern "C" fn raise(number: c_int) -> c_int {
                 send(points::own(), bit);
             }
         }
-        _ => arrivals::arrives_here(number, Origin::own()),
+        _ => arrivals::arrives_here(number, Origin::own(), Sent::Thread),
     }
     0
 }
@@ -123,7 +124,7 @@ fn send(notices: &Notices, bit: u64) {
 
 #[unsafe(no_mangle)]
 extern "C" fn abort() -> ! {
-    handlers::deliver(ABORT, Origin::own());
+    handlers::deliver(ABORT, Origin::own(), Sent::Thread);
     process::end_abnormally()
 }
 
@@ -145,7 +146,7 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
             // One of each number waits.
             return 0;
         }
-        arrivals::arrives_here(number, Origin::own());
+        arrivals::arrives_here(number, Origin::own(), Sent::Process);
         return 0;
     }
     let number = u32::try_from(number).map_err(|_| Error::new(EINVAL));
@@ -165,7 +166,7 @@ extern "C" fn killpg(group: c_int, number: c_int) -> c_int {
 
 /// Handles a signal that was sent to the calling thread alone.
 fn handle_own(number: c_int) -> Handled {
-    match handlers::deliver(number, Origin::own()) {
+    match handlers::deliver(number, Origin::own(), Sent::Thread) {
         Outcome::Nothing => Handled::Nothing,
         Outcome::Handled { restarts: true } => Handled::Restarts,
         Outcome::Handled { restarts: false } => Handled::EndsCall,
@@ -210,7 +211,7 @@ unsafe extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int)
 /// Sleeps until a handler has run.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
-    let before = caught::count();
+    let before = caught::seen();
     errno::done(points::ended_by_handlers(|| Err(caught::wait(before))))
 }
 
@@ -219,7 +220,7 @@ extern "C" fn pause() -> c_int {
 unsafe extern "C" fn sigsuspend(mask: *const u64) -> c_int {
     // SAFETY: the caller's set.
     let mask = unsafe { *mask };
-    let before = caught::count();
+    let before = caught::seen();
     errno::done(points::ended_by_handlers(|| {
         let blocked = masks::own();
         arrivals::block(mask);

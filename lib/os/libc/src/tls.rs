@@ -49,6 +49,15 @@ impl Alternate {
     };
 }
 
+/// Calls of signal handlers that a thread may have to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// For signals to the process.
+    pub process: u32,
+    /// For signals to the thread alone, all in the thread itself.
+    pub own: u32,
+}
+
 /// The control block of a thread.
 #[repr(C)]
 pub struct Control {
@@ -77,6 +86,10 @@ pub struct Control {
     pub notices: *const c_void,
     /// The signals that the thread blocks.
     pub blocked: u64,
+    /// Counts the handlers that have run for signals to the thread alone.
+    pub handled: u32,
+    /// What had run when the thread's next wait began to be interrupted, if that was before it.
+    pub interrupted_since: Option<Seen>,
 }
 
 // Compilers expect the protector's value there.
@@ -201,6 +214,8 @@ impl Block {
                 cancel_type: 0,
                 notices: core::ptr::null(),
                 blocked: 0,
+                handled: 0,
+                interrupted_since: None,
             });
         }
         Some(Block {
