@@ -64,13 +64,15 @@ impl Discipline {
         }
     }
 
-    /// Notes that a reader no longer waits. With `given_up` it got nothing.
-    pub fn end(&mut self, reader: Reader, given_up: bool) {
+    /// Notes that a reader no longer waits. With `given_up` it got nothing: what was typed of its
+    /// line stays for the next reader.
+    pub fn end(&mut self, reader: Reader, given_up: bool, out: &mut Vec<u8>) {
         if let Some(index) = self.readers.iter().position(|known| *known == reader) {
             self.readers.swap_remove(index);
         }
-        if given_up && !self.waits(Reader::Line) && !self.waits(Reader::Completer) {
-            self.terminal.end();
+        let is_edited = self.waits(Reader::Line) || self.waits(Reader::Completer);
+        if given_up && !is_edited && !self.completing {
+            self.terminal.give_up(out);
         }
     }
 
@@ -244,7 +246,7 @@ mod tests {
         fn fetch(&mut self, reader: Reader) -> Option<String> {
             let mut buf = [0; 256];
             let count = self.discipline.read(reader, &mut buf)?;
-            self.discipline.end(reader, false);
+            self.discipline.end(reader, false, &mut Vec::new());
             Some(String::from_utf8_lossy(&buf[..count]).into_owned())
         }
 
@@ -322,6 +324,25 @@ mod tests {
         session.begin(Reader::Raw);
         session.press(b"\x03");
         assert_eq!(session.fetch(Reader::Raw).as_deref(), Some("\u{3}"));
+    }
+
+    #[test]
+    fn a_line_is_typed_on_for_the_next_reader() {
+        let mut session = Session::default();
+        session.begin(Reader::Line);
+        session.press(b"ha");
+        let mut out = Vec::new();
+        session.discipline.end(Reader::Line, true, &mut out);
+        assert_eq!(out, b"\r  \r");
+        session.press(b"lf");
+        // One that watches, and one that reads meanwhile.
+        session.begin(Reader::Line);
+        session.begin(Reader::Line);
+        session.press(b"\r");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("half\n"));
+        session.press(b"next\r");
+        assert!(session.discipline.readable(Reader::Line));
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("next\n"));
     }
 
     #[test]

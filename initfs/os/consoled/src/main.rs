@@ -7,12 +7,15 @@
 //!   the cursor and a tab; text that is written is inserted at the cursor.
 //! - `winsize`: reads give the terminal's rows and columns, a `u16` each.
 //! - `pgrp`: takes process ids (one `usize` each, the whole list in one write, which may be
-//!   empty). The interrupt key ^C ends the processes of all such handles by SIGINT, and closing a
+//!   empty). The interrupt key ^C sends SIGINT to the processes of all such handles, and closing a
 //!   handle drops its list, so that nested shells need not know of each other. An interrupt that
-//!   finds no process and no reader is kept: the next process in such a list ends at once, or a
+//!   finds no process and no reader is kept: the next process in such a list gets it at once, or a
 //!   read of such a handle takes the interrupt (one byte; 0 bytes if there was none). A user
 //!   other than root may list own processes only (`EPERM`).
 //! - `keyboard`: what root writes counts as typed; drivers of keyboards use it.
+//!
+//! A line is edited while a program waits for it: by a read, by an event queue that watches the
+//! handle, or by reads that do not wait, until another reader waits.
 //!
 //! Written text passes through, with line ends for a terminal. ^D on an empty line is the end of
 //! the input for one read. Lines of the log are shown above the line that is edited. While a
@@ -199,6 +202,10 @@ struct Console {
     handles: Handles<Handle>,
     /// Reads that wait, by request.
     waiting: BTreeMap<Id, Reader>,
+    /// Handles that event queues watch for input.
+    watched: BTreeMap<usize, Reader>,
+    /// The handle of the last read that did not wait, until another reader waits.
+    peeked: Option<(usize, Reader)>,
 }
 
 impl Console {
@@ -212,6 +219,8 @@ impl Console {
             discipline: Discipline::default(),
             handles: Handles::default(),
             waiting: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            peeked: None,
         }
     }
 
@@ -286,28 +295,27 @@ impl Console {
             .any(|handle| matches!(handle, Handle::Foreground(pids, _) if !pids.is_empty()))
     }
 
-    /// Ends the foreground processes after an interrupt.
+    /// Interrupts the foreground processes. They stay there: they may live on.
     fn interrupt(&mut self) {
-        for pid in self.take_foreground() {
-            self.discipline.take_interrupt();
-            if let Err(error) = process::kill(pid, SIGINT) {
-                // The process may have ended a moment ago.
-                if error.errno != syscall::ESRCH {
-                    log_error("interrupting a process", error);
+        for pid in self.foreground() {
+            match process::kill(pid, SIGINT) {
+                Ok(()) => {
+                    self.discipline.take_interrupt();
                 }
+                // It ended a moment ago: the interrupt is kept for what follows it.
+                Err(error) if error.errno == syscall::ESRCH => {}
+                Err(error) => log_error("interrupting a process", error),
             }
         }
     }
 
-    /// Takes all foreground processes; the lists are empty afterwards.
-    fn take_foreground(&mut self) -> Vec<u32> {
-        let mut all = Vec::new();
-        for handle in self.handles.values_mut() {
-            if let Handle::Foreground(pids, _) = handle {
-                all.append(pids);
-            }
-        }
-        all
+    /// All foreground processes.
+    fn foreground(&self) -> Vec<u32> {
+        let lists = self.handles.values().map(|handle| match handle {
+            Handle::Foreground(pids, _) => pids.as_slice(),
+            _ => &[],
+        });
+        lists.flatten().copied().collect()
     }
 
     fn show_output(&mut self, bytes: &[u8]) {
@@ -323,10 +331,52 @@ impl Console {
         self.show(&out);
     }
 
+    /// Notes that a reader begins to wait. Bytes may have been typed before.
+    fn begin_wait(&mut self, reader: Reader) {
+        self.end_peek();
+        let mut out = Vec::new();
+        self.discipline.begin(reader, &mut out);
+        self.show(&out);
+        self.work();
+    }
+
     /// Ends the wait of a read that is answered.
     fn end_wait(&mut self, request: Id, given_up: bool) {
-        if let Some(reader) = self.waiting.remove(&request) {
-            self.discipline.end(reader, given_up);
+        let reader = self.waiting.remove(&request);
+        self.forget_reader(reader, given_up);
+    }
+
+    /// Notes that a program looks for input without waiting, and will do so again.
+    fn peek(&mut self, id: usize, reader: Reader) {
+        if self.peeked != Some((id, reader)) {
+            self.begin_wait(reader);
+            self.peeked = Some((id, reader));
+        }
+    }
+
+    fn end_peek(&mut self) {
+        let peeked = self.peeked.take();
+        self.forget_reader(peeked.map(|(_, reader)| reader), true);
+    }
+
+    /// Notes that an event queue watches a handle for input.
+    fn watch(&mut self, id: usize, reader: Reader) {
+        if self.watched.insert(id, reader).is_none() {
+            self.begin_wait(reader);
+        }
+    }
+
+    /// Reverts [`watch`](Self::watch).
+    fn unwatch(&mut self, id: usize) {
+        let reader = self.watched.remove(&id);
+        self.forget_reader(reader, true);
+    }
+
+    fn forget_reader(&mut self, reader: Option<Reader>, given_up: bool) {
+        if let Some(reader) = reader {
+            let mut out = Vec::new();
+            self.discipline.end(reader, given_up, &mut out);
+            self.show(&out);
         }
     }
 }
@@ -390,7 +440,10 @@ impl SchemeSync for Console {
         }
         let handle = match buf {
             b"" => Handle::Input(Reader::Line),
-            b"raw" => Handle::Input(Reader::Raw),
+            b"raw" => {
+                self.end_peek();
+                Handle::Input(Reader::Raw)
+            }
             b"complete" => Handle::Input(Reader::Completer),
             b"winsize" => Handle::Size,
             b"pgrp" => Handle::Foreground(Vec::new(), ctx.uid),
@@ -428,18 +481,18 @@ impl SchemeSync for Console {
             self.end_wait(ctx.id, false);
             return Ok(count);
         }
-        if fcntl_flags as usize & O_NONBLOCK == 0 && self.waiting.insert(ctx.id, reader).is_none() {
-            let mut out = Vec::new();
-            self.discipline.begin(reader, &mut out);
-            self.show(&out);
-            // Bytes may have been typed before there was a reader.
-            self.work();
-            if let Some(count) = self.discipline.read(reader, buf) {
-                self.end_wait(ctx.id, false);
-                return Ok(count);
-            }
+        if fcntl_flags as usize & O_NONBLOCK != 0 {
+            self.peek(id, reader);
+        } else if self.waiting.insert(ctx.id, reader).is_none() {
+            self.begin_wait(reader);
         }
-        Err(Error::new(EWOULDBLOCK))
+        match self.discipline.read(reader, buf) {
+            Some(count) => {
+                self.end_wait(ctx.id, false);
+                Ok(count)
+            }
+            None => Err(Error::new(EWOULDBLOCK)),
+        }
     }
 
     fn write(
@@ -505,10 +558,16 @@ impl SchemeSync for Console {
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
-        let readable = match self.handles.get(id) {
-            Ok(Handle::Input(reader)) => self.discipline.readable(*reader),
-            _ => false,
-        };
+        let mut readable = false;
+        if let Ok(Handle::Input(reader)) = self.handles.get(id) {
+            let reader = *reader;
+            // The flags are those that all event queues want of the handle.
+            match flags.contains(EventFlags::EVENT_READ) {
+                true => self.watch(id, reader),
+                false => self.unwatch(id),
+            }
+            readable = self.discipline.readable(reader);
+        }
         let mut ready = EventFlags::EVENT_WRITE;
         if readable {
             ready |= EventFlags::EVENT_READ;
@@ -543,6 +602,10 @@ impl SchemeSync for Console {
     }
 
     fn on_close(&mut self, id: usize) {
+        self.unwatch(id);
+        if self.peeked.is_some_and(|(of, _)| of == id) {
+            self.end_peek();
+        }
         let closed = self.handles.remove(id);
         match closed {
             Some(Handle::Input(Reader::Completer)) => self.discipline.forget_completer(),

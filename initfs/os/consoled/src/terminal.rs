@@ -69,6 +69,18 @@ impl Terminal {
         self.editor.forget_screen();
     }
 
+    /// Notes that no reader waits any more, and takes what was typed of its line off the screen.
+    pub fn give_up(&mut self, out: &mut Vec<u8>) {
+        if let Some(prompt) = &self.prompt
+            && !self.hidden
+            && self.editor.shown_columns() > 0
+        {
+            self.erase(columns(prompt) + self.editor.shown_columns(), out);
+            out.extend_from_slice(prompt);
+        }
+        self.end();
+    }
+
     /// Whether a reader waits for a line.
     pub fn waiting(&self) -> bool {
         self.prompt.is_some()
@@ -225,16 +237,17 @@ impl Terminal {
 
 /// Columns that text takes up. Escape sequences and incomplete characters take none.
 fn columns(text: &[u8]) -> usize {
-    let text = String::from_utf8_lossy(text);
     let mut count = 0;
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            '\u{1b}' if characters.next() == Some('[') => {
-                // Parameters, then one final byte.
-                characters.find(|c| ('\u{40}'..'\u{7f}').contains(c));
+    for chunk in text.utf8_chunks() {
+        let mut characters = chunk.valid().chars().peekable();
+        while let Some(c) = characters.next() {
+            match c {
+                '\u{1b}' if characters.next_if_eq(&'[').is_some() => {
+                    // Parameters, then one final byte.
+                    characters.find(|c| ('\u{40}'..'\u{7f}').contains(c));
+                }
+                c => count += char_width(c),
             }
-            c => count += char_width(c),
         }
     }
     count
@@ -252,6 +265,14 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use alloc::vec;
+
+    #[test]
+    fn columns_are_those_on_the_screen() {
+        assert_eq!(columns("µ > ".as_bytes()), 4);
+        assert_eq!(columns(b"\x1b[1;32mab\x1b[0m> "), 4);
+        assert_eq!(columns(b"ab\xe2\x9c"), 2, "an incomplete character");
+        assert_eq!(columns(b"\x1bcab"), 3, "no parameters");
+    }
 
     /// A screen of rows that understands what a serial terminal must.
     struct Screen {

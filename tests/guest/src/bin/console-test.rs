@@ -11,8 +11,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use guest_tests::{Suite, kernel_count};
-use runtime::{Result, fd, path, thread};
-use syscall::error::{EINVAL, ENODEV};
+use hal::event::Queue;
+use runtime::signals::{self, Choice};
+use runtime::time::Duration;
+use runtime::{Result, fd, path, process, thread};
+use syscall::error::{EAGAIN, EINVAL, ENODEV};
+use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK, O_RDWR};
 
 runtime::main!(main);
 
@@ -23,6 +27,8 @@ fn main() -> i32 {
             lines_are_edited(&mut suite, &console);
             words_are_completed(&mut suite, &console);
             bytes_come_as_they_are(&mut suite, &console);
+            input_is_watched(&mut suite, &console);
+            each_interrupt_arrives(&mut suite, &console);
             the_size_is_told(&mut suite, &console);
             the_log_stops_nobody(&mut suite, &console);
             much_is_written(&mut suite, &console);
@@ -122,6 +128,69 @@ fn bytes_come_as_they_are(suite: &mut Suite, console: &Console) {
     let keys = console.type_and_read(b"q\x1b[A\t\x7f", raw);
     gives(suite, "bytes", keys, b"q\x1b[A\t\x7f");
     let _ = fd::close(raw);
+}
+
+/// Programs wait for input by event queues, and look for it by reads that do not wait.
+fn input_is_watched(suite: &mut Suite, console: &Console) {
+    for (name, keys, found) in [
+        ("", &b"watched\r"[..], &b"watched\n"[..]),
+        ("raw", b"x", b"x"),
+    ] {
+        // An open file of its own, as the flag is the file's.
+        let line = path::open("/scheme/console", O_RDWR).unwrap_or(usize::MAX);
+        let handle = match name {
+            "" => line,
+            name => fd::dup(line, name.as_bytes()).unwrap_or(usize::MAX),
+        };
+        suite.equal("keys report input", watch(console, handle, keys), Ok(true));
+        gives(suite, "input that was watched", read(handle), found);
+        let set = fd::fcntl(handle, F_SETFL, O_NONBLOCK | O_RDWR);
+        suite.equal("a handle does not wait", set.map(drop), Ok(()));
+        let none = read(handle).map_err(|error| error.errno);
+        suite.equal("input that is not there", none, Err(EAGAIN));
+        let typed = console.type_and_read(keys, handle);
+        gives(suite, "input without waiting", typed, found);
+        let _ = fd::close(handle);
+        if handle != line {
+            let _ = fd::close(line);
+        }
+    }
+    // The line of a program that has gone is nobody's.
+    gives(suite, "a line afterwards", console.line_of(b"x\r"), b"x\n");
+}
+
+/// Whether a queue reports a handle once keys were typed.
+fn watch(console: &Console, handle: usize, keys: &[u8]) -> Result<bool> {
+    const LONGEST: Duration = Duration::from_secs(20);
+    let mut queue = Queue::new()?;
+    let mut ready = Vec::new();
+    queue.subscribe(handle, EventFlags::EVENT_READ, ())?;
+    fd::write(console.keyboard, keys)?;
+    queue.wait(Some(LONGEST), &mut ready)?;
+    Ok(!ready.is_empty())
+}
+
+/// A program that goes on after an interrupt gets the next one, too.
+fn each_interrupt_arrives(suite: &mut Suite, console: &Console) {
+    const SIGINT: u32 = 2;
+    let caught = Choice {
+        caught: 1 << (SIGINT - 1),
+        ignored: 0,
+    };
+    let foreground = console.handle(b"pgrp");
+    let own = (process::id() as usize).to_ne_bytes();
+    let begun = signals::choose(caught).and_then(|_| fd::write(foreground, &own));
+    suite.equal("a program is in the foreground", begun.map(drop), Ok(()));
+    for _ in 0..2 {
+        let typed = fd::write(console.keyboard, b"\x03");
+        suite.equal("an interrupt is typed", typed.map(drop), Ok(()));
+        let kept = fd::read_once(foreground, &mut [0]);
+        suite.equal("an interrupt that nobody gets", kept, Ok(0));
+        let number = signals::fetch().map(|arrival| arrival.map(|arrival| arrival.number));
+        suite.equal("the signal of an interrupt", number, Ok(Some(SIGINT)));
+    }
+    signals::give_up();
+    let _ = fd::close(foreground);
 }
 
 fn the_size_is_told(suite: &mut Suite, console: &Console) {
