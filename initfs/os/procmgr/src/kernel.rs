@@ -127,9 +127,20 @@ impl Contexts for Kernel {
         let mut words = [[0; 8]; 3];
         fd::read(thread.status.raw(), words.as_flattened_mut()).ok()?;
         match usize::from_ne_bytes(words[0]) {
-            DEAD | KILLED => Some(End::Ended),
+            DEAD => Some(End::Ended),
+            KILLED => Some(End::Killed),
             EXCEPTION => Some(End::Exception(signal_of(usize::from_ne_bytes(words[1])))),
             _ => None,
+        }
+    }
+
+    fn has_begun(&self, thread: &Thread) -> bool {
+        const NOT_YET: usize = ContextStatus::NotYetStarted as usize;
+        let mut word = [0; 8];
+        // One whose status cannot be read is left alone.
+        match fd::read(thread.status.raw(), &mut word) {
+            Ok(_) => usize::from_ne_bytes(word) != NOT_YET,
+            Err(_) => true,
         }
     }
 }

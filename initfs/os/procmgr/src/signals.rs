@@ -9,7 +9,7 @@ pub type Pid = u32;
 
 /// The highest number of a signal.
 pub const HIGHEST: usize = 64;
-const SIGKILL: usize = 9;
+pub(crate) const SIGKILL: usize = 9;
 const SIGSTOP: usize = 19;
 
 /// What a signal does to a process.

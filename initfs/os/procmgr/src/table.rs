@@ -9,7 +9,7 @@ use libredox::protocol::{ProcKillTarget, SIGCHLD};
 use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, Error, Result};
 
 use crate::process::{Attributes, Ids, Pid, Process, State};
-use crate::signals::{self, Arrival, Choice, Effect, Runs, Sender, Signals};
+use crate::signals::{self, Arrival, Choice, Effect, Runs, SIGKILL, Sender, Signals};
 
 /// Process 1, the ancestor of all, which inherits orphans.
 pub const INIT: Pid = 1;
@@ -25,8 +25,10 @@ pub const MAX_NAME: usize = 32;
 /// How a context ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, or killed.
+    /// By itself.
     Ended,
+    /// It was killed, by this daemon or by whoever has a handle of it.
+    Killed,
     /// By an exception that counts as this signal.
     Exception(usize),
 }
@@ -49,6 +51,8 @@ pub trait Contexts {
     fn kill(&self, context: &Self::Context) -> Result<()>;
     /// How a context ended; `None` while it has not.
     fn end(&self, context: &Self::Context) -> Option<End>;
+    /// Whether a context was started.
+    fn has_begun(&self, context: &Self::Context) -> bool;
 }
 
 /// The children that a wait is for.
@@ -230,9 +234,13 @@ impl<C: Contexts> Table<C> {
             return;
         };
         process.handles.retain(|&known| known != handle);
-        if process.handles.is_empty() && process.state == State::New {
+        let may_begin = matches!(process.state, State::New | State::Running);
+        let mut contexts = process.threads.values();
+        let has_begun = contexts.any(|context| self.contexts.has_begun(context));
+        if process.handles.is_empty() && may_begin && !has_begun {
             // The process that was to start it has gone; no other can start it, and none waits for
-            // it.
+            // it. Threads of its parent may wait for any child.
+            self.changed.insert(process.parent);
             process.parent = 0;
             self.end(pid, 0);
         }
@@ -284,9 +292,13 @@ impl<C: Contexts> Table<C> {
         process.threads.remove(&number);
         self.tokens.remove(&token);
         let last = process.threads.is_empty();
-        if last && end == End::Ended && !matches!(process.state, State::Ending(_)) {
+        if last && !matches!(process.state, State::Ending(_)) {
             // The last thread ended without the process giving a status.
-            process.state = State::Ending(0);
+            match end {
+                End::Ended => process.state = State::Ending(0),
+                End::Killed => process.state = State::Ending(SIGKILL),
+                End::Exception(_) => {}
+            }
         }
         if let End::Exception(signal) = end {
             // One thread's exception ends the process.

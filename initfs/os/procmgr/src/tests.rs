@@ -16,6 +16,7 @@ struct Record {
     token: usize,
     killed: bool,
     end: Option<End>,
+    has_begun: bool,
     euid: u32,
     name: String,
     dropped: bool,
@@ -81,6 +82,10 @@ impl Contexts for Fake {
 
     fn end(&self, context: &FakeContext) -> Option<End> {
         self.records.borrow()[context.number].end
+    }
+
+    fn has_begun(&self, context: &FakeContext) -> bool {
+        self.records.borrow()[context.number].has_begun
     }
 }
 
@@ -256,6 +261,30 @@ fn a_process_that_nobody_can_start_goes_away() {
     report(&mut table, &records, 1, End::Ended);
     assert_eq!(errno(table.process(pid)), ESRCH);
     assert_eq!(errno(table.wait(INIT, Wanted::Any, true)), ECHILD);
+    // A thread of init may wait for any child; 1000 is init's handle.
+    assert!(table.take_changed().contains(&1000));
+    // Its parent ended between the request for the handle that starts it and its use.
+    let pid = child(&mut table, INIT);
+    table.closed(pid, 1000 + pid as usize);
+    assert!(records.borrow()[2].killed);
+    // One that runs needs no handle.
+    let pid = child(&mut table, INIT);
+    records.borrow_mut()[3].has_begun = true;
+    table.closed(pid, 1000 + pid as usize);
+    assert!(!records.borrow()[3].killed);
+    assert_eq!(table.process(pid).unwrap().state, State::Running);
+}
+
+#[test]
+fn a_process_whose_last_thread_is_killed_ends_by_a_signal() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.add_thread(pid, None).unwrap();
+    report(&mut table, &records, 2, End::Killed);
+    assert_eq!(table.process(pid).unwrap().state, State::Running);
+    report(&mut table, &records, 1, End::Killed);
+    let ended = table.wait(INIT, Wanted::Any, false).unwrap();
+    assert_eq!(ended, Some((pid, 9)));
 }
 
 #[test]
