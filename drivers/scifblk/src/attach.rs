@@ -51,6 +51,13 @@ impl Blocks {
             Blocks::Local(_, endpoint) => endpoint,
         }
     }
+
+    /// Whether the node was there until now. A mapping of the memory of a node that has gone gives
+    /// any bytes.
+    fn is_there(&self) -> bool {
+        let lost = self.endpoint().readiness(Readiness::empty());
+        lost.is_ok_and(|lost| lost.is_empty())
+    }
 }
 
 fn system(error: Error) -> syscall::error::Error {
@@ -60,8 +67,12 @@ fn system(error: Error) -> syscall::error::Error {
 impl Store for Blocks {
     fn read(&self, offset: usize, to: &mut [u8]) -> hal::Result<()> {
         match self {
-            Blocks::Remote(memory) => memory.read(offset, to).map_err(system),
-            Blocks::Local(memory, _) => memory.copy_out(offset, to),
+            Blocks::Remote(memory) => memory.read(offset, to).map_err(system)?,
+            Blocks::Local(memory, _) => memory.copy_out(offset, to)?,
+        }
+        match self.is_there() {
+            true => Ok(()),
+            false => Err(syscall::error::Error::new(ENODEV)),
         }
     }
 
@@ -77,11 +88,9 @@ impl Store for Blocks {
             memory.flush().map_err(system)?;
         }
         // Checks that the node is still there; if it is not, the writes may have been lost.
-        let lost = self.endpoint().readiness(Readiness::empty());
-        if lost.is_ok_and(|lost| lost.is_empty()) {
-            Ok(())
-        } else {
-            Err(syscall::error::Error::new(EIO))
+        match self.is_there() {
+            true => Ok(()),
+            false => Err(syscall::error::Error::new(EIO)),
         }
     }
 }

@@ -10,7 +10,7 @@ pub trait Store {
     /// Fills `to` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// The errors of the memory.
+    /// `ENODEV`: the node has gone. The errors of the memory.
     fn read(&self, offset: usize, to: &mut [u8]) -> Result<()>;
 
     /// Stores `from` at `offset`.

@@ -81,7 +81,6 @@ impl Server {
 
     /// Serves until an error occurs.
     fn serve(&mut self) -> Result<()> {
-        let mut last = 0;
         let mut ready = Vec::new();
         loop {
             let mut sleep = longest_sleep();
@@ -107,11 +106,11 @@ impl Server {
                     log::warn!("{peer} gets no disk: {error}");
                     continue;
                 }
-                last += 1;
-                let source = Source::Connection(last);
+                let number = free_number(&self.connections);
+                let source = Source::Connection(number);
                 self.queue
                     .subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;
-                self.connections.insert(last, endpoint);
+                self.connections.insert(number, endpoint);
             }
             // A client sends nothing. If there is something to read, the client has gone or has
             // sent nonsense; either way the connection ends, and its window with it.
@@ -119,6 +118,16 @@ impl Server {
             self.queue.wait(sleep, &mut ready)?;
         }
     }
+}
+
+/// The least number without a connection. The event queue keeps an entry for each number that was
+/// ever used.
+fn free_number<T>(connections: &BTreeMap<u64, T>) -> u64 {
+    let mut number = 0;
+    while connections.contains_key(&number) {
+        number += 1;
+    }
+    number
 }
 
 /// Registers the pages with a connection and sends the client their offset.
