@@ -70,6 +70,14 @@ check "status of a script" $? 0
 check "a file came back" "$(cat /tmp/back)" "hello, card"
 scifrun -n 1 test -e "$directory"
 check "the directory is gone" $? 1
+# Whoever guesses the names of directories to come stops no run.
+first=${directory##*-}
+names="i=$first; while [ \$i -le $((first + 500)) ]; do echo /tmp/scifrun-\$i; i=\$((i+1)); done"
+scifrun -n -u 5 1 sh -c "mkdir \$($names)"
+check "names are taken" $? 0
+scifrun -n -g out.txt:/tmp/back 1 sh -c 'echo again > out.txt'
+check "a directory whose name is taken" "$? $(cat /tmp/back)" "0 again"
+scifrun -n 1 sh -c "rmdir \$($names)"
 scifrun -n -d /tmp 1 pwd > /tmp/out
 check "directory" "$(cat /tmp/out)" "/tmp"
 scifrun -n -g none 1 true 2> /dev/null

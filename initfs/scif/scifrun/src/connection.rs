@@ -1,9 +1,12 @@
 //! The frames of `scifrun`'s protocol over a SCIF connection.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use runtime::fs::{self, File};
 use runtime::io::Read;
+use runtime::process;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 use syscall::error::{ECONNRESET, EPROTO, Error, Result};
 
@@ -128,26 +131,37 @@ impl Connection {
     }
 }
 
-/// A file that is being received.
+/// A file that is being received. It takes its name once all bytes are there; what is left of one
+/// that is dropped before is removed.
 pub struct Incoming {
     file: File,
     left: u64,
+    /// Its name meanwhile.
+    meanwhile: String,
+    path: String,
 }
 
 impl Incoming {
-    /// Makes the file, in place of any file with its name.
+    /// Begins the file that is to take the place of any file with its name.
     ///
     /// # Errors
     /// The errors of making the file.
     pub fn create(path: &str, header: &FileHeader) -> Result<Self> {
-        let _ = fs::remove_file(path);
+        let meanwhile = format!("{path}.scifrun-{}", process::id());
+        let _ = fs::remove_file(&meanwhile);
         let mode = (header.mode & 0o777) as u16;
         let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).mode(mode).open(path)?;
-        Ok(Incoming {
-            file,
+        options.write(true).create(true).mode(mode);
+        let incoming = Incoming {
+            file: options.open(&meanwhile)?,
             left: header.size,
-        })
+            meanwhile,
+            path: path.into(),
+        };
+        if incoming.is_complete() {
+            incoming.finish()?;
+        }
+        Ok(incoming)
     }
 
     /// Whether all bytes have been received.
@@ -158,10 +172,64 @@ impl Incoming {
     /// Writes the next bytes.
     ///
     /// # Errors
-    /// The errors of writing. `EPROTO`: there are more bytes than the header says.
+    /// The errors of writing, and of replacing the file. `EPROTO`: there are more bytes than the
+    /// header says.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let count = bytes.len() as u64;
-        self.left = self.left.checked_sub(count).ok_or(Error::new(EPROTO))?;
-        runtime::io::Write::write_all(&mut self.file, bytes)
+        let left = self.left.checked_sub(bytes.len() as u64);
+        let left = left.ok_or(Error::new(EPROTO))?;
+        runtime::io::Write::write_all(&mut self.file, bytes)?;
+        self.left = left;
+        match self.is_complete() && !bytes.is_empty() {
+            true => self.finish(),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(&self) -> Result<()> {
+        fs::rename(&self.meanwhile, &self.path)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // One that is complete has lost this name, unless it could not be renamed.
+        let _ = fs::remove_file(&self.meanwhile);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_come_whole_replaces_none() {
+        let directory = std::env::temp_dir().join(format!("skiff-incoming-{}", process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("result");
+        std::fs::write(&path, "old").unwrap();
+        let name = path.to_str().unwrap();
+        let header = |size| FileHeader {
+            mode: 0o600,
+            size,
+            name: "result".into(),
+        };
+        let mut incoming = Incoming::create(name, &header(5)).unwrap();
+        incoming.write(b"new").unwrap();
+        assert_eq!(
+            incoming.write(b"new").map_err(|error| error.errno),
+            Err(EPROTO)
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        drop(incoming);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        let mut incoming = Incoming::create(name, &header(5)).unwrap();
+        incoming.write(b"new").unwrap();
+        incoming.write(b"er").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"newer");
+        drop(incoming);
+        assert_eq!(std::fs::read(&path).unwrap(), b"newer");
+        drop(Incoming::create(name, &header(0)).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -11,6 +11,7 @@ mod client {
     use alloc::string::{String, ToString};
     use alloc::sync::Arc;
     use alloc::vec::Vec;
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use libredox::Fd;
     use libredox::flag::O_CLOEXEC;
@@ -164,27 +165,70 @@ mod client {
         Ok(connection.send(Kind::Start, &[]))
     }
 
-    /// Starts a thread that passes on standard input. Write to the returned pipe how many bytes
-    /// were taken.
-    fn pass_input(connection: &Arc<Connection>) -> Result<Fd, Error> {
-        let taken = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
-        let credit = Fd::new(libredox::call::dup(taken.raw(), b"write")?);
-        let connection = connection.clone();
-        thread::spawn(move || input(&connection, &taken))?;
+    /// The bytes of standard input that the other side has taken, for the thread that passes them
+    /// on.
+    struct Credit {
+        taken: AtomicUsize,
+        /// Whether that thread waits for more, or is about to.
+        is_awaited: AtomicBool,
+        /// A pipe: a byte ends the wait.
+        wake: Fd,
+    }
+
+    impl Credit {
+        fn add(&self, count: u32) {
+            self.taken.fetch_add(count as usize, Ordering::SeqCst);
+            if self.is_awaited.swap(false, Ordering::SeqCst) {
+                // Once the input has ended nothing waits any more.
+                let _ = io::write_all(self.wake.raw(), &[0]);
+            }
+        }
+
+        fn take(&self) -> usize {
+            self.taken.swap(0, Ordering::SeqCst)
+        }
+
+        /// Waits until there is some, and takes it. `None`: the pipe has failed.
+        fn wait(&self, wakes: &Fd) -> Option<usize> {
+            loop {
+                self.is_awaited.store(true, Ordering::SeqCst);
+                let taken = self.take();
+                if taken > 0 {
+                    self.is_awaited.store(false, Ordering::SeqCst);
+                    return Some(taken);
+                }
+                match wakes.read(&mut [0]) {
+                    Ok(1) => {}
+                    Err(error) if error.errno() == EINTR => {}
+                    _ => return None,
+                }
+            }
+        }
+    }
+
+    /// Starts a thread that passes on standard input, as far as the other side takes it.
+    fn pass_input(connection: &Arc<Connection>) -> Result<Arc<Credit>, Error> {
+        let wakes = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
+        let credit = Arc::new(Credit {
+            taken: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
+            wake: Fd::new(libredox::call::dup(wakes.raw(), b"write")?),
+        });
+        let (connection, given) = (connection.clone(), credit.clone());
+        thread::spawn(move || input(&connection, &given, &wakes))?;
         Ok(credit)
     }
 
-    fn input(connection: &Connection, taken: &Fd) {
+    fn input(connection: &Connection, credit: &Credit, wakes: &Fd) {
         let mut window = STDIN_WINDOW;
         let mut block = alloc::vec![0; STDIN_WINDOW];
         loop {
-            while window == 0 {
-                let mut number = [0; 4];
-                match taken.read(&mut number) {
-                    Ok(4) => window += u32::from_ne_bytes(number) as usize,
-                    Err(error) if error.errno() == EINTR => {}
-                    _ => return,
-                }
+            window += credit.take();
+            if window == 0 {
+                let Some(taken) = credit.wait(wakes) else {
+                    return;
+                };
+                window = taken;
             }
             match io::stdin().read(&mut block[..window]) {
                 Ok(0) => break,
@@ -205,7 +249,7 @@ mod client {
     /// The receiver of frames from the other side.
     struct Client<'a> {
         options: &'a Options,
-        credit: Option<Fd>,
+        credit: Option<Arc<Credit>>,
         /// The file that is being received, and the names of those received so far.
         incoming: Option<Incoming>,
         came: Vec<String>,
@@ -213,7 +257,7 @@ mod client {
     }
 
     impl<'a> Client<'a> {
-        fn new(options: &'a Options, credit: Option<Fd>) -> Self {
+        fn new(options: &'a Options, credit: Option<Arc<Credit>>) -> Self {
             Client {
                 options,
                 credit,
@@ -239,8 +283,7 @@ mod client {
                     Kind::Taken => {
                         let count = protocol::decode_taken(&payload)?;
                         if let Some(credit) = &self.credit {
-                            // Once the input has ended nothing reads the number any more.
-                            let _ = io::write_all(credit.raw(), &count.to_ne_bytes());
+                            credit.add(count);
                         }
                     }
                     Kind::File => self.file(&FileHeader::decode(&payload)?)?,
@@ -257,6 +300,7 @@ mod client {
             // Only files that were asked for are written.
             let wanted = wanted.ok_or(Malformed)?;
             self.came.push(header.name.clone());
+            self.incoming = None;
             match Incoming::create(&wanted.path, header) {
                 Ok(file) => self.incoming = Some(file),
                 Err(error) => self.problem = Some(local(&wanted.path, error)),

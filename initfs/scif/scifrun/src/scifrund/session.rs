@@ -15,7 +15,7 @@ use runtime::{env, fs, thread};
 use scif::Endpoint;
 use scifrun::connection::{Connection, Failure, Incoming};
 use scifrun::protocol::{self, FileHeader, Kind, Malformed, Refusal, Request, STDIN_WINDOW};
-use syscall::error::{ENOEXEC, Error, Result};
+use syscall::error::{EEXIST, ENOEXEC, Error, Result};
 
 use crate::pump::{self, Output};
 
@@ -59,13 +59,16 @@ pub fn main(fd: usize) -> i32 {
 /// are in its group. A program that catches SIGHUP has [`CLEAN_UP_LIMIT`] for its own end. Returns
 /// the exit status.
 fn abandon(pid: u32, directory: &Directory) -> i32 {
-    // The program ends first, because its directory must not change while it is removed.
+    // All end first, because the directory must not change while it is removed.
     if !ends_by(pid, SIGHUP, CLEAN_UP_LIMIT) && !ends_by(pid, SIGKILL, END_LIMIT) {
         runtime::eprintln!("WARN scifrund: process {pid} was killed and did not end");
     }
-    directory.remove();
     // It fails if none of them is left.
     let _ = process::kill_group(pid, SIGKILL);
+    let end = Instant::now() + END_LIMIT;
+    while !directory.remove() && Instant::now() < end {
+        sleep(LOOK);
+    }
     1
 }
 
@@ -96,10 +99,12 @@ struct Session {
 struct Directory(Option<String>);
 
 impl Directory {
-    /// Removes the directory with all files in it.
-    fn remove(&self) {
-        let Some(path) = &self.0 else { return };
+    /// Removes the directory with all files in it. Returns whether it is gone; it stays if a
+    /// process makes files in it meanwhile.
+    fn remove(&self) -> bool {
+        let Some(path) = &self.0 else { return true };
         remove_tree(path, 0);
+        fs::metadata(path).is_err()
     }
 }
 
@@ -199,8 +204,14 @@ fn make_directory(directory: &mut Directory) -> Answer<String> {
     if let Some(path) = &directory.0 {
         return Ok(path.clone());
     }
-    let path = format!("{DIRECTORIES}/scifrun-{}", process::id());
-    fs::create_dir(&path).map_err(|error| refusal(&path, error))?;
+    let mut path = format!("{DIRECTORIES}/scifrun-{}", process::id());
+    let mut made = fs::create_dir(&path);
+    if made.is_err_and(|error| error.errno == EEXIST) {
+        // Anybody may have made it; the time is no name that can be foreseen.
+        path = format!("{path}-{:x}", Instant::now().as_nanos());
+        made = fs::create_dir(&path);
+    }
+    made.map_err(|error| refusal(&path, error))?;
     directory.0 = Some(path.clone());
     Ok(path)
 }
