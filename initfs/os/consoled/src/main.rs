@@ -31,7 +31,6 @@ use alloc::vec::Vec;
 use core::mem::offset_of;
 
 use consoled::discipline::{Discipline, Reader};
-use consoled::screen::Screen;
 use hal::event::Queue;
 use libredox::Fd;
 use libredox::protocol::ProcMeta;
@@ -46,16 +45,16 @@ use syscall::error::{
 };
 use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 
+mod screen_port;
+
+use screen_port::{SHOWN_AT_ONCE, ScreenPort};
+
 runtime::main!(main);
 
 /// The capability to look up the user of a process.
 const CREDENTIALS: &str = "/scheme/proc/proc-creds-capability";
 /// Most processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
-/// The kernel's file that gives the output for the screen and takes its cells.
-const SCREEN: &str = "/scheme/debug/screen";
-/// Bytes to send to the port at a time: fewer than the kernel keeps for the screen.
-const SHOWN_AT_ONCE: usize = 4096;
 /// Bytes of one write that are shown; the writer has to send the rest again. What is shown is
 /// copied, and a program may write as much as it has memory.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
@@ -150,44 +149,6 @@ enum Handle {
     Keyboard,
     /// Gives the terminal's size.
     Size,
-}
-
-/// The machine's own screen.
-struct ScreenPort {
-    port: Fd,
-    screen: Screen,
-}
-
-impl ScreenPort {
-    /// Opens the screen; `None` if there is none, or the kernel shows text itself.
-    fn open() -> Option<Self> {
-        let flags = libredox::flag::O_RDWR | libredox::flag::O_NONBLOCK | libredox::flag::O_CLOEXEC;
-        let port = Fd::open(SCREEN, flags, 0).ok()?;
-        let size = Fd::new(port.dup(b"winsize").ok()?);
-        let mut bytes = [[0; 2]; 2];
-        size.read(bytes.as_flattened_mut()).ok()?;
-        let [rows, columns] = bytes.map(|bytes| usize::from(u16::from_ne_bytes(bytes)));
-        (rows > 0 && columns > 0).then(|| ScreenPort {
-            port,
-            screen: Screen::new(columns, rows),
-        })
-    }
-
-    /// Shows the bytes that any program or the kernel has sent to the port since the last call.
-    fn refresh(&mut self) {
-        let mut block = [0; SHOWN_AT_ONCE];
-        // The loop ends when nothing more is there.
-        while let Ok(count @ 1..) = self.port.read(&mut block) {
-            self.screen.write(&block[..count]);
-        }
-        let mut cells = Vec::new();
-        self.screen
-            .paint(|column, row, cell| cells.extend(cell.encode(column, row)));
-        if !cells.is_empty() {
-            // A screen that accepts no cells cannot show the error either.
-            let _ = runtime::io::write_all(self.port.raw(), &cells);
-        }
-    }
 }
 
 struct Console {

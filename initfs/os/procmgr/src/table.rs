@@ -238,8 +238,7 @@ impl<C: Contexts> Table<C> {
         let mut contexts = process.threads.values();
         let has_begun = contexts.any(|context| self.contexts.has_begun(context));
         if process.handles.is_empty() && may_begin && !has_begun {
-            // The process that was to start it has gone; no other can start it, and none waits for
-            // it. Threads of its parent may wait for any child.
+            // Nobody can start it, and none waits for it; its parent may wait for any child.
             self.changed.insert(process.parent);
             process.parent = 0;
             self.end(pid, 0);
