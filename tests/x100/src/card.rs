@@ -235,6 +235,11 @@ impl Card {
         core::mem::take(&mut self.message)
     }
 
+    /// Whether its processor was told to start what is loaded, and has not.
+    pub fn is_about_to_start(&self) -> bool {
+        self.interrupts.contains(&Interrupt::Boot)
+    }
+
     /// The next interrupt of the card's processors.
     pub fn take_interrupt(&mut self) -> Option<Interrupt> {
         self.interrupts.pop_front()

@@ -90,9 +90,15 @@ impl AddressPool {
     /// there.
     pub fn rewind(&mut self) -> Option<u64> {
         match self.present {
-            Some(present) if present > self.first => self.enter(self.first),
+            Some(present) if present > self.first => self.restart(),
             _ => None,
         }
+    }
+
+    /// Goes to the first address, because nothing is mapped and the aperture is nowhere. `None`
+    /// when the slot has none.
+    pub fn restart(&mut self) -> Option<u64> {
+        self.enter(self.first)
     }
 
     fn enter(&mut self, index: u64) -> Option<u64> {
@@ -172,6 +178,7 @@ mod tests {
         let mut addresses = pool((&space, 0, 1), MIB, 2 * MIB);
         assert_eq!(addresses.advance(), Some(3 * MIB));
         assert_eq!(addresses.advance(), None);
+        assert_eq!(addresses.restart(), Some(3 * MIB), "nothing is mapped");
         let mut addresses = pool((&(0..MIB / 2), 0, 1), MIB, 9 * MIB);
         assert_eq!(addresses.advance(), None);
     }

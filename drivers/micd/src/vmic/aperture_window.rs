@@ -19,7 +19,7 @@ pub struct ApertureWindow {
     memory: PhysicalMemory,
     addresses: AddressPool,
     bytes: usize,
-    /// The BAR's address; `None` when it cannot be moved any more and decodes nothing.
+    /// The BAR's address; `None` when there was none left for it and it decodes nothing.
     address: Option<u64>,
     /// The mapping at the present address, once it has been requested.
     aperture: Option<Aperture>,
@@ -75,8 +75,8 @@ impl ApertureWindow {
             Some(address) => self.move_to(address),
             None => {
                 log::error!(
-                    "{}: no address is left to move the aperture to: the link stays down until the \
-                     machine is restarted",
+                    "{}: no address is left to move the aperture to: the link stays down until no \
+                     program maps the peer's memory any more",
                     self.function.config().address
                 );
                 false
@@ -91,25 +91,22 @@ impl ApertureWindow {
     /// # Errors
     /// `ENODEV` when the aperture has no address; `ENOMEM`.
     pub fn get(&mut self, is_mapped: bool) -> Result<Aperture> {
-        let address = self.address.ok_or(Error::new(ENODEV))?;
         if let Some(aperture) = &self.aperture
             && !self.is_fresh
         {
             return Ok(aperture.clone());
         }
-        let back = if is_mapped {
-            None
-        } else {
-            self.addresses.rewind()
+        let back = match self.address {
+            _ if is_mapped => None,
+            Some(_) => self.addresses.rewind(),
+            None => self.addresses.restart(),
         };
-        let address = match back {
-            Some(first) if self.move_to(first) => first,
-            Some(_) => {
-                self.stop();
-                return Err(Error::new(ENODEV));
-            }
-            None => address,
-        };
+        if let Some(first) = back
+            && !self.move_to(first)
+        {
+            self.stop();
+        }
+        let address = self.address.ok_or(Error::new(ENODEV))?;
         let aperture = Aperture::new(self.memory.map(address, self.bytes)?, address);
         self.aperture = Some(aperture.clone());
         self.is_fresh = false;

@@ -11,8 +11,8 @@ use super::identity::Identity;
 use super::image::Loading;
 use super::registers::{
     self, ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_INTERRUPT, BOOT_VECTOR, CARD_INTERRUPTS,
-    DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, POST_FAILED, POSTCODE, SDBIC1,
-    SHUTDOWN_INTERRUPT, boot_processor, name,
+    DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, POST_FAILED, POSTCODE, SDBIC1, boot_processor,
+    name,
 };
 use super::{
     BOOT_NS, CHECK_NS, CRASHED, LinkState, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
@@ -195,6 +195,10 @@ impl X100 {
     /// The next step while the link is not being ended.
     pub(super) fn step_up(&mut self) -> Option<LinkStep> {
         let now = self.now;
+        // Before it is too late for an answer: a host that stood still may find both.
+        if self.link == LinkState::Published && self.state != State::Loading {
+            self.check_device_page();
+        }
         match (self.state, self.link) {
             (State::Found, _) => self.reset(now),
             (State::Resetting { since, check }, _) if check <= now => self.check_firmware(since),
@@ -206,7 +210,7 @@ impl X100 {
                 return Some(LinkStep::Attach);
             }
             (State::Loading, _) => self.go_on_loading(),
-            (State::Booting { until }, _) if until <= now => {
+            (State::Booting { until }, LinkState::Published) if until <= now => {
                 let seconds = BOOT_NS / SECOND_NS;
                 log::error!(
                     "{}: its system has not answered for {seconds} s",
@@ -223,10 +227,8 @@ impl X100 {
             }
             _ => {}
         }
-        match self.link {
-            LinkState::Published if self.state != State::Loading => self.check_device_page(),
-            LinkState::Connected { queue_pair } => self.check_card(queue_pair),
-            _ => {}
+        if let LinkState::Connected { queue_pair } = self.link {
+            self.check_card(queue_pair);
         }
         match self.link {
             LinkState::Connecting { queue_pair } => Some(LinkStep::Connect { queue_pair }),
@@ -245,8 +247,9 @@ impl X100 {
         let number = usize::from(answer.doorbell);
         match answer.queue_pair {
             0 => {}
-            // As doorbells, these would ask the card to shut down, or start the bootstrap.
-            _ if number == SHUTDOWN_INTERRUPT || number == BOOT_INTERRUPT => {
+            // It would start the bootstrap. Interrupt 1 is a doorbell like others for a system that
+            // does not take it for a request to shut down.
+            _ if number == BOOT_INTERRUPT => {
                 log::error!(
                     "{}: its system wants doorbell {number}, which is taken",
                     self.device.name()

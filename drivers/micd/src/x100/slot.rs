@@ -177,8 +177,7 @@ impl PciSlot {
 
     fn open(address: Address, files: Option<Rc<Files>>) -> Result<Self> {
         let mut function = Function::open(address)?;
-        function.enable()?;
-        function.set_bus_master(false)?;
+        function.enable_memory()?;
         Ok(Self { function, files })
     }
 }

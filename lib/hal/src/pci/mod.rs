@@ -220,6 +220,24 @@ impl Function {
         }
     }
 
+    /// Turns on memory decoding, and bus mastering off, in one step: a function that something may
+    /// have been left running on is no bus master for a moment.
+    ///
+    /// # Errors
+    /// `ENODEV` when the function is not there, `EIO` when the register does not take the value.
+    pub fn enable_memory(&mut self) -> Result<()> {
+        let found = self.read_config(COMMAND)? & 0xffff;
+        if found == COMMAND_NOBODY {
+            return Err(Error::new(ENODEV));
+        }
+        let wanted = command_with_master(found, false) | COMMAND_MEMORY;
+        self.write_config(COMMAND, wanted)?;
+        match self.read_config(COMMAND)? & 0xffff {
+            found if found == wanted => Ok(()),
+            _ => Err(Error::new(EIO)),
+        }
+    }
+
     /// The features that the function has.
     pub fn features(&mut self) -> Result<Vec<Feature>> {
         match self.request(Request::Features)? {

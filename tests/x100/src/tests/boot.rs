@@ -337,6 +337,16 @@ fn a_system_that_crashes_while_it_boots_is_given_up_after_three_times() {
     fixture.check();
 }
 
+#[test]
+fn a_host_that_stood_still_while_its_card_booted_finds_the_answer() {
+    let mut fixture = Fixture::new(2);
+    assert!(fixture.run_until(60, |fixture| fixture.card.borrow().is_about_to_start()));
+    fixture.now += 200_000_000_000;
+    fixture.boot();
+    assert_eq!(fixture.card.borrow().resets, 1);
+    fixture.check();
+}
+
 /// Every command in every state: what it returns, and where it leads in the end.
 #[test]
 fn commands_are_carried_out_in_every_state() {

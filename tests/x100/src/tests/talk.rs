@@ -1,5 +1,7 @@
 //! Connections and messages over x100 registers.
 
+use scheme_scif::CardCommand as Command;
+
 use crate::fixture::{Fixture, pattern};
 
 #[test]
@@ -32,6 +34,31 @@ fn messages_go_both_ways() {
         fixture.run_until_idle();
         fixture.check();
     }
+}
+
+/// A mainline system gives SCIF doorbell 1 if another driver of the card came first.
+#[test]
+fn a_system_may_have_the_doorbell_that_asks_others_to_end() {
+    let mut fixture = Fixture::new(2);
+    fixture.behaviour.doorbell = 1;
+    fixture.boot();
+    let (end, other) = fixture.connect();
+    fixture
+        .engine
+        .send(&mut fixture.memory, end, b"one")
+        .unwrap();
+    fixture.run_until_idle();
+    let uos = fixture.uos.as_mut().unwrap();
+    let mut got = [0; 3];
+    assert_eq!(uos.engine.recv(&mut uos.memory, other, &mut got), Ok(3));
+    // It does not end when it is asked to, and is reset.
+    fixture.command(Command::Shutdown).unwrap();
+    let resets = fixture.card.borrow().resets;
+    assert!(!fixture.run_until(59, |fixture| fixture.card.borrow().resets > resets));
+    assert!(fixture.run_until(2, |fixture| fixture.card.borrow().resets > resets));
+    fixture.engine.close(&mut fixture.memory, end);
+    fixture.run_until_idle();
+    fixture.check();
 }
 
 #[test]
