@@ -41,7 +41,8 @@ use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use scheme::{Changes, Handles, SchemeDaemon, Status, read_at};
 use syscall::data::Stat;
 use syscall::error::{
-    EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EWOULDBLOCK,
+    EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENFILE, ENOENT, ENOTDIR, EPERM,
+    EWOULDBLOCK,
 };
 use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 
@@ -53,6 +54,8 @@ runtime::main!(main);
 
 /// The capability to look up the user of a process.
 const CREDENTIALS: &str = "/scheme/proc/proc-creds-capability";
+/// Most open handles, beyond which users other than root get no more.
+const MAX_HANDLES: usize = 4096;
 /// Most processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
 /// Bytes of one write that are shown; the writer has to send the rest again. What is shown is
@@ -250,6 +253,14 @@ impl Console {
         }
     }
 
+    /// Checks whether a caller may get another handle.
+    fn check_room(&self, ctx: &CallerCtx) -> Result<()> {
+        match ctx.uid != 0 && self.handles.len() >= MAX_HANDLES {
+            true => Err(Error::new(ENFILE)),
+            false => Ok(()),
+        }
+    }
+
     fn has_foreground(&self) -> bool {
         self.handles
             .values()
@@ -381,11 +392,12 @@ impl SchemeSync for Console {
         path: &str,
         flags: usize,
         _fcntl_flags: u32,
-        _ctx: &CallerCtx,
+        ctx: &CallerCtx,
     ) -> Result<OpenResult> {
         if !matches!(self.handles.get(dir), Ok(Handle::Root)) {
             return Err(Error::new(EBADF));
         }
+        self.check_room(ctx)?;
         if !path.trim_matches('/').is_empty() {
             return Err(Error::new(ENOENT));
         }
@@ -399,6 +411,7 @@ impl SchemeSync for Console {
         if !matches!(self.handles.get(id)?, Handle::Input(_)) {
             return Err(Error::new(EBADF));
         }
+        self.check_room(ctx)?;
         let handle = match buf {
             b"" => Handle::Input(Reader::Line),
             b"raw" => {

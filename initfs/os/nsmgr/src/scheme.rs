@@ -12,7 +12,9 @@ use runtime::{Error, Result, fd, path};
 use scheme::{Handles, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP};
+use syscall::error::{
+    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP,
+};
 use syscall::flag::FobtainFdFlags;
 
 use crate::namespace::{Namespace, is_valid_name};
@@ -38,6 +40,10 @@ const CREATION_CAPABILITY: &str = "scheme-creation-cap";
 
 /// Longest request to a namespace, in bytes: a list of several hundred names at least.
 const MAX_REQUEST: usize = 128 * 1024;
+
+/// Most open handles, beyond which users other than root get no more: the daemon's memory is
+/// everybody's.
+const MAX_HANDLES: usize = 8192;
 
 #[derive(Clone)]
 enum Kind {
@@ -172,6 +178,9 @@ impl SchemeSync for NamespaceScheme {
         }
         if request.len() > MAX_REQUEST {
             return Err(Error::new(EINVAL));
+        }
+        if ctx.uid != ROOT && self.handles.len() >= MAX_HANDLES {
+            return Err(Error::new(ENFILE));
         }
         // The request lies in the caller's memory, so only this copy is checked and used.
         let request = Vec::from(request);

@@ -18,8 +18,8 @@ const SECRET: &str = "/tmp/process-test.secret";
 const SECRET_DIRECTORY: &str = "/tmp/process-test.secrets";
 /// The log, of which each reader gets a copy.
 const LOG: &str = "/scheme/log";
-/// More lists of processes than a user may have open.
-const MOST_LISTS: usize = 20_000;
+/// More handles of a daemon than a user may have open.
+const MANY: usize = 20_000;
 
 /// Has a process of an ordinary user try it.
 pub fn limits(suite: &mut Suite) {
@@ -109,8 +109,14 @@ pub fn run() -> i32 {
     suite.equal("^C for nobody", errno(foreground(77_777)), EPERM);
     suite.equal("many readers of a full log", errno(read_log()), ENFILE);
     let list = |_| path::open("/scheme/proc/ps", syscall::O_RDONLY).map(Fd::new);
-    let lists = (0..MOST_LISTS).map(list).collect::<Result<Vec<Fd>>>();
+    let lists = (0..MANY).map(list).collect::<Result<Vec<Fd>>>();
     suite.equal("many lists of processes", errno(lists), ENFILE);
+    let own = |_| fd::dup(state::namespace_fd(), &0_usize.to_ne_bytes()).map(Fd::new);
+    let namespaces = (0..MANY).map(own).collect::<Result<Vec<Fd>>>();
+    suite.equal("many namespaces", errno(namespaces), ENFILE);
+    let console = |_| path::open("/scheme/console", syscall::O_RDONLY).map(Fd::new);
+    let consoles = (0..MANY).map(console).collect::<Result<Vec<Fd>>>();
+    suite.equal("many handles of the console", errno(consoles), ENFILE);
     suite.equal("a write of many lines", write_lines(), Ok(true));
     suite.finish()
 }
