@@ -83,6 +83,56 @@ static void handle(int number) {
     handled = handled * 100 + number;
 }
 
+static void *nothing(void *argument) {
+    return argument;
+}
+
+/* All threads have the usual policy. */
+static void policies(void) {
+    struct sched_param usual = {0}, high = {.sched_priority = 1}, found = high;
+    struct timespec turn = {0};
+    CHECK(sched_getscheduler(0) == SCHED_OTHER && sched_getscheduler(getpid()) == SCHED_OTHER);
+    FAILS(sched_getscheduler(999999), ESRCH);
+    FAILS(sched_getscheduler(-1), EINVAL);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &usual) == 0 && sched_setparam(getppid(), &usual) == 0);
+    FAILS(sched_setscheduler(0, SCHED_FIFO, &usual), EPERM);
+    FAILS(sched_setscheduler(0, SCHED_OTHER, &high), EINVAL);
+    FAILS(sched_setscheduler(0, 77, &usual), EINVAL);
+    CHECK(sched_getparam(0, &found) == 0 && found.sched_priority == 0);
+    CHECK(sched_rr_get_interval(0, &turn) == 0 && turn.tv_sec == 0 && turn.tv_nsec > 0);
+    int policy = 77, choice = 77, scope = 77, state = 77;
+    found = high;
+    CHECK(pthread_getschedparam(pthread_self(), &policy, &found) == 0);
+    CHECK(policy == SCHED_OTHER && found.sched_priority == 0);
+    CHECK(pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual) == 0);
+    CHECK(pthread_setschedparam(pthread_self(), SCHED_RR, &usual) == EPERM);
+    CHECK(pthread_setschedprio(pthread_self(), 0) == 0 && pthread_setschedprio(pthread_self(), 1) == EINVAL);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_getinheritsched(&attributes, &choice) == 0 && choice == PTHREAD_INHERIT_SCHED);
+    CHECK(pthread_attr_setschedpolicy(&attributes, 77) == EINVAL);
+    CHECK(pthread_attr_setschedpolicy(&attributes, SCHED_FIFO) == 0);
+    CHECK(pthread_attr_getschedpolicy(&attributes, &policy) == 0 && policy == SCHED_FIFO);
+    CHECK(pthread_attr_setschedparam(&attributes, &high) == EINVAL);
+    CHECK(pthread_attr_setschedparam(&attributes, &usual) == 0);
+    CHECK(pthread_attr_getschedparam(&attributes, &found) == 0 && found.sched_priority == 0);
+    /* What is chosen counts if it is asked for. */
+    CHECK(pthread_create(&thread, &attributes, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_attr_setinheritsched(&attributes, 2) == EINVAL);
+    CHECK(pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED) == 0);
+    CHECK(pthread_attr_getinheritsched(&attributes, &choice) == 0 && choice == PTHREAD_EXPLICIT_SCHED);
+    CHECK(pthread_create(&thread, &attributes, nothing, NULL) == EPERM);
+    CHECK(pthread_attr_setschedpolicy(&attributes, SCHED_OTHER) == 0);
+    CHECK(pthread_create(&thread, &attributes, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
+    CHECK(pthread_attr_getdetachstate(&attributes, &state) == 0 && state == PTHREAD_CREATE_DETACHED);
+    CHECK(pthread_attr_getscope(&attributes, &scope) == 0 && scope == PTHREAD_SCOPE_SYSTEM);
+    CHECK(pthread_attr_setscope(&attributes, PTHREAD_SCOPE_SYSTEM) == 0);
+    CHECK(pthread_attr_setscope(&attributes, PTHREAD_SCOPE_PROCESS) == ENOTSUP);
+    CHECK(pthread_attr_setscope(&attributes, 2) == EINVAL && pthread_attr_destroy(&attributes) == 0);
+}
+
 static void *told(void *argument) {
     char byte;
     return (void *)(long)read(*(int *)argument, &byte, 1);
@@ -316,6 +366,7 @@ static void processors(void) {
     CPU_XOR(&set, &set, &one);
     CHECK(CPU_COUNT(&set) == 0);
     CHECK(sched_get_priority_min(SCHED_OTHER) == 0 && sched_get_priority_max(SCHED_RR) == 0);
+    policies();
 }
 
 static void usage(void) {

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     size_t __stack_size;
-    int __detached;
+    unsigned char __detached, __policy, __is_explicit, __reserved;
     unsigned short __is_bound;
     unsigned short __guard;
     unsigned long __processors[2];
@@ -68,6 +68,10 @@ typedef struct {
 #define PTHREAD_MUTEX_RECURSIVE 3
 #define PTHREAD_CREATE_JOINABLE 0
 #define PTHREAD_CREATE_DETACHED 1
+#define PTHREAD_INHERIT_SCHED 0
+#define PTHREAD_EXPLICIT_SCHED 1
+#define PTHREAD_SCOPE_SYSTEM 0
+#define PTHREAD_SCOPE_PROCESS 1
 #define PTHREAD_MUTEX_INITIALIZER { 0, 0, 0, 0 }
 #define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP { 0, 0, PTHREAD_MUTEX_RECURSIVE, 0 }
 #define PTHREAD_COND_INITIALIZER { 0, 0 }
@@ -124,6 +128,17 @@ int pthread_attr_setguardsize(pthread_attr_t *attributes, size_t size);
 int pthread_attr_getguardsize(const pthread_attr_t *attributes, size_t *size);
 int pthread_attr_setdetachstate(pthread_attr_t *attributes, int detached);
 int pthread_attr_getdetachstate(const pthread_attr_t *attributes, int *detached);
+int pthread_attr_setschedpolicy(pthread_attr_t *attributes, int policy);
+int pthread_attr_getschedpolicy(const pthread_attr_t *attributes, int *policy);
+int pthread_attr_setschedparam(pthread_attr_t *attributes, const struct sched_param *parameters);
+int pthread_attr_getschedparam(const pthread_attr_t *attributes, struct sched_param *parameters);
+int pthread_attr_setinheritsched(pthread_attr_t *attributes, int choice);
+int pthread_attr_getinheritsched(const pthread_attr_t *attributes, int *choice);
+int pthread_attr_setscope(pthread_attr_t *attributes, int scope);
+int pthread_attr_getscope(const pthread_attr_t *attributes, int *scope);
+int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters);
+int pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters);
+int pthread_setschedprio(pthread_t thread, int priority);
 int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *set);
 int pthread_attr_getaffinity_np(const pthread_attr_t *attributes, size_t size, cpu_set_t *set);
 int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set);

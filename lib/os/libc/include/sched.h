@@ -3,6 +3,7 @@
 #ifndef _SCHED_H
 #define _SCHED_H
 #include <sys/types.h>
+#include <time.h>
 
 #define SCHED_OTHER 0
 #define SCHED_FIFO 1
@@ -64,5 +65,11 @@ int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *set);
 int sched_getcpu(void);
 int sched_get_priority_min(int policy);
 int sched_get_priority_max(int policy);
+/* All programs have SCHED_OTHER with priority 0; the other policies are EPERM. */
+int sched_getscheduler(pid_t process);
+int sched_setscheduler(pid_t process, int policy, const struct sched_param *parameters);
+int sched_getparam(pid_t process, struct sched_param *parameters);
+int sched_setparam(pid_t process, const struct sched_param *parameters);
+int sched_rr_get_interval(pid_t process, struct timespec *interval);
 __END_DECLS
 #endif

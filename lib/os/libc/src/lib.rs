@@ -150,6 +150,8 @@ mod pthread;
 #[cfg(target_os = "redox")]
 mod regex;
 #[cfg(target_os = "redox")]
+mod scheduling;
+#[cfg(target_os = "redox")]
 mod search;
 #[cfg(target_os = "redox")]
 mod segment;

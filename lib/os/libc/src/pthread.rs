@@ -12,7 +12,7 @@ use runtime::process::Fork;
 use runtime::sys::NO_FD;
 use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
-use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
+use syscall::error::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Error};
 
 use crate::points::{self, Notices};
 use crate::sync::{self, Lock, Shared};
@@ -319,6 +319,9 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     // SAFETY: null or initialised before.
     let attributes = unsafe { attributes.as_ref() }.unwrap_or(&Attributes::USUAL);
+    if !attributes.can_be() {
+        return EPERM;
+    }
     let (detached, processors) = (attributes.is_detached(), attributes.processors());
     // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {

@@ -11,11 +11,19 @@ use crate::affinity;
 /// `PTHREAD_STACK_MIN`.
 pub const SMALLEST_STACK: usize = 4096;
 
+/// `SCHED_OTHER`, the policy of all threads.
+pub const OTHER: c_int = 0;
+
 /// `pthread_attr_t`: what a program can choose for a new thread.
 #[repr(C)]
 pub struct Attributes {
     stack_size: usize,
-    detached: c_int,
+    detached: u8,
+    /// `SCHED_…`, which the thread gets if [`is_explicit`](Self::is_explicit) is set, else its
+    /// maker's.
+    policy: u8,
+    is_explicit: u8,
+    reserved: u8,
     /// Whether the thread may run on `processors` only.
     is_bound: u16,
     /// The bytes without access beside the stack that the program has asked for.
@@ -33,6 +41,9 @@ impl Attributes {
     pub const USUAL: Self = Self {
         stack_size: STACK_SIZE,
         detached: 0,
+        policy: 0,
+        is_explicit: 0,
+        reserved: 0,
         is_bound: 0,
         guard: PAGE_SIZE as u16,
         processors: [u8::MAX; ATTRIBUTE_SET],
@@ -46,6 +57,31 @@ impl Attributes {
     /// Whether nobody joins the thread.
     pub fn is_detached(&self) -> bool {
         self.detached != 0
+    }
+
+    /// Whether threads can have the policy that is asked for.
+    pub fn can_be(&self) -> bool {
+        !self.is_explicit() || self.chosen_policy() == OTHER
+    }
+
+    /// Whether the thread is to have the chosen policy, not its maker's.
+    pub fn is_explicit(&self) -> bool {
+        self.is_explicit != 0
+    }
+
+    /// The policy that was chosen.
+    pub fn chosen_policy(&self) -> c_int {
+        self.policy.into()
+    }
+
+    /// Chooses a policy, one of `SCHED_…`.
+    pub fn set_policy(&mut self, policy: c_int) {
+        self.policy = policy as u8;
+    }
+
+    /// Chooses whether the thread gets the chosen policy.
+    pub fn set_explicit(&mut self, is_explicit: bool) {
+        self.is_explicit = is_explicit.into();
     }
 
     /// The set of the processors on which the thread may run; `None`: all.
@@ -116,7 +152,7 @@ unsafe extern "C" fn pthread_attr_getdetachstate(
     detached: *mut c_int,
 ) -> c_int {
     // SAFETY: initialised before; the caller's place.
-    unsafe { *detached = (*attributes).detached };
+    unsafe { *detached = (*attributes).detached.into() };
     0
 }
 
@@ -169,6 +205,6 @@ unsafe extern "C" fn pthread_attr_setdetachstate(
         return EINVAL;
     }
     // SAFETY: initialised before.
-    unsafe { (*attributes).detached = detached };
+    unsafe { (*attributes).detached = detached as u8 };
     0
 }
