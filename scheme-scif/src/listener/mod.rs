@@ -118,6 +118,11 @@ impl<R: RequestId> Listeners<R> {
         !self.unclaimed.is_empty()
     }
 
+    /// The endpoint of the shared listener of a port.
+    pub fn shared(&self, port: Port) -> Option<EndpointId> {
+        self.shared.get(&port).map(|shared| shared.endpoint)
+    }
+
     /// Adds an open to the shared listener of a port, if there is one. Returns the listener's
     /// endpoint.
     ///

@@ -191,6 +191,55 @@ fn a_cancelled_connect_leaves_the_endpoint_bound() {
     assert!(fixture.answer(1, accept).unwrap().0.is_ok());
 }
 
+/// A connect that is cancelled after any number of turns has a result or none, and the endpoint is
+/// as the answer says.
+#[test]
+fn a_connect_that_has_ended_is_not_cancelled() {
+    let mut answers = Vec::new();
+    for (listens, turns) in [false, true]
+        .map(|listens| (0..8).map(move |turns| (listens, turns)))
+        .into_iter()
+        .flatten()
+    {
+        let mut fixture = Fixture::new(2);
+        let accept = listens.then(|| fixture.start_open(1, "accept/2050"));
+        let client = fixture.open(0, "endpoint").unwrap();
+        let connect = fixture.submit_only(
+            0,
+            Op::Call {
+                id: client,
+                payload: Vec::new(),
+                metadata: words(CONNECT).to_vec(),
+            },
+        );
+        let mut left = turns;
+        while left > 0 && fixture.is_kept(0, connect) {
+            fixture.turn();
+            left -= 1;
+        }
+        if !fixture.is_kept(0, connect) {
+            continue;
+        }
+        let answer = fixture.cancel(0, connect);
+        answers.push(answer);
+        let again = fixture.start_call(0, client, &[], words(CONNECT));
+        let again = fixture.answer(0, again).unwrap().0;
+        match answer {
+            Ok(1088) => assert_eq!(again, error(EISCONN)),
+            // Whoever accepted has got a connection that was withdrawn, and listens no more.
+            _ => assert_ne!(again, error(EINPROGRESS), "{turns} turns"),
+        }
+        if let Some(accept) = accept
+            && answer == Ok(1088)
+        {
+            assert!(fixture.answer(1, accept).unwrap().0.is_ok());
+        }
+    }
+    for answer in [Ok(1088), error(ECONNREFUSED), error(ECANCELED)] {
+        assert!(answers.contains(&answer), "{answer:?} in {answers:?}");
+    }
+}
+
 #[test]
 fn accepted_connections_that_nobody_fetches_go_with_the_listener() {
     let mut fixture = Fixture::new(2);

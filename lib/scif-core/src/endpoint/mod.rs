@@ -159,6 +159,8 @@ pub(crate) struct Endpoint {
     attempt: Option<Attempt>,
     backlog: usize,
     requests: VecDeque<Request>,
+    /// Endpoints with granted requests whose accepts were given up, for the next accepts.
+    granted: VecDeque<EndpointId>,
 }
 
 impl Endpoint {
@@ -213,6 +215,16 @@ impl Endpoint {
         self.requests.len()
     }
 
+    /// Whether an accept finds a request, or a connection.
+    pub(crate) fn has_connector(&self) -> bool {
+        !self.requests.is_empty() || !self.granted.is_empty()
+    }
+
+    /// Takes the endpoints that the next accepts would have got.
+    pub(crate) fn into_granted(self) -> VecDeque<EndpointId> {
+        self.granted
+    }
+
     /// How many requests may wait.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog
@@ -259,6 +271,7 @@ impl Endpoints {
             attempt: None,
             backlog: 0,
             requests: VecDeque::new(),
+            granted: VecDeque::new(),
         };
         self.table.insert(endpoint).ok_or_else(|| {
             cx.quotas.discharge(owner, Resource::Endpoints, 1);
@@ -451,6 +464,30 @@ impl Endpoints {
     /// Takes the first request of a listener.
     pub(crate) fn take_request(&mut self, listener: EndpointId) -> Option<Request> {
         self.table.get_mut(listener)?.requests.pop_front()
+    }
+
+    /// Keeps the endpoint of a granted request for the next accept of a listener.
+    pub(crate) fn keep_granted(&mut self, cx: &mut Context, listener: EndpointId, new: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(listener) {
+            endpoint.granted.push_back(new);
+            cx.events.changed(listener);
+        }
+    }
+
+    /// Takes an endpoint that was kept, if its connector is still there.
+    pub(crate) fn take_granted(
+        &mut self,
+        cx: &mut Context,
+        listener: EndpointId,
+    ) -> Option<EndpointId> {
+        loop {
+            let new = self.table.get_mut(listener)?.granted.pop_front()?;
+            match self.table.get(new).map(Endpoint::state) {
+                Some(EndpointState::AcceptFailed(_)) => _ = self.remove(cx, new),
+                Some(_) => return Some(new),
+                None => {}
+            }
+        }
     }
 
     /// Removes a queued request that its connector on `node` withdraws. Returns whether it was

@@ -5,7 +5,7 @@ use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::base::owner::Owner;
 use crate::connection::Phase;
-use crate::endpoint::{EndpointState, Request};
+use crate::endpoint::{Endpoint, EndpointState, Request};
 use crate::engine::Engine;
 use crate::queue_pair::block::RemoteQueuePair;
 use core::task::Poll;
@@ -18,7 +18,8 @@ use scif_abi::{Error, NodeId, Port, PortId};
 impl Engine {
     /// First half of `scif_accept`: takes the first request and grants it with a new endpoint of
     /// `owner`, which is not connected yet. `Event::Changed` for the new endpoint reports when
-    /// [`Engine::accept_finish`] has a result. A caller that gives up closes the new endpoint.
+    /// [`Engine::accept_finish`] has a result. A caller that gives up says so by
+    /// [`Engine::accept_abandon`]; the next call then returns the same endpoint, with its owner.
     ///
     /// # Errors
     /// `EAGAIN`: no request. `EINVAL`: not listening. `ENOMEM`: the request has been refused.
@@ -33,6 +34,9 @@ impl Engine {
             return Err(Error::InvalidArgument);
         }
         let port = endpoint.port();
+        if let Some(new) = self.endpoints.take_granted(&mut self.cx, listener) {
+            return Ok(new);
+        }
         // The loop ends: every pass takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoints.take_request(listener) {
             let node = request.source().node();
@@ -169,6 +173,19 @@ impl Engine {
                 Poll::Ready(Err(error))
             }
             _ => Poll::Ready(Err(Error::InvalidArgument)),
+        }
+    }
+
+    /// Leaves the endpoint of an accept that was given up to the listener's next accept: its
+    /// connector may have returned already, and must not find its connection reset. It is closed
+    /// with the listener.
+    pub fn accept_abandon(&mut self, mem: &mut dyn Memory, listener: EndpointId, new: EndpointId) {
+        let state = self.endpoints.get(listener).map(Endpoint::state);
+        match state {
+            Ok(EndpointState::Listening) => {
+                self.endpoints.keep_granted(&mut self.cx, listener, new);
+            }
+            _ => self.close(mem, new),
         }
     }
 

@@ -232,8 +232,8 @@ fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
     }
     match endpoint.state() {
         EndpointState::Connected | EndpointState::Disconnected => None,
-        EndpointState::Listening if endpoint.queued_requests() == 0 => Some(Readiness::empty()),
-        EndpointState::Listening => Some(Readiness::IN),
+        EndpointState::Listening if endpoint.has_connector() => Some(Readiness::IN),
+        EndpointState::Listening => Some(Readiness::empty()),
         _ => Some(Readiness::ERR),
     }
 }

@@ -1,10 +1,12 @@
 //! Ends waits, cancelled requests and handles.
 
+use core::task::Poll;
+
 use scif_abi::PortId;
 use scif_core::{EndpointId, Side};
 use syscall::error::{ECANCELED, Error, Result};
 
-use crate::error::would_block;
+use crate::error::{system, would_block};
 use crate::handle::Kind;
 use crate::handle::endpoint::Endpoint;
 use crate::handle::table::ROOT;
@@ -57,10 +59,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// Undoes what a waiting request has begun, because its caller has given it up. If a transfer
-    /// has moved bytes, returns their count, so that they are not sent again.
+    /// has moved bytes, returns their count, so that they are not sent again; if a connect has
+    /// ended, its result.
     ///
     /// # Errors
-    /// `ECANCELED` when nothing had been moved.
+    /// `ECANCELED` when nothing had been moved. Those of a connect.
     pub fn cancel(&mut self, request: R) -> Result<usize> {
         if let Some(ended) = self.requests.take_ended(request) {
             return ended;
@@ -77,12 +80,19 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.give_up(handle);
             }
             Some(PendingOn::Connect { endpoint }) => {
+                // It may have ended since the last look, and its result is to be had once only.
+                if let Poll::Ready(result) = self.engine.connect_result(endpoint) {
+                    self.end_wait(request);
+                    return result.map(usize::from).map_err(system);
+                }
                 self.engine.connect_cancel(endpoint);
                 self.end_wait(request);
             }
-            Some(PendingOn::Accept { granted, .. }) => {
+            Some(PendingOn::Accept {
+                source, granted, ..
+            }) => {
                 if let Some(endpoint) = granted {
-                    self.drop_endpoint(endpoint);
+                    self.leave_to_next_accept(source, endpoint);
                 }
                 self.end_wait(request);
             }
@@ -113,6 +123,21 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Ok(moved)
         } else {
             Err(Error::new(ECANCELED))
+        }
+    }
+
+    /// Leaves a connection that was granted to an accept to the next one of its listener.
+    fn leave_to_next_accept(&mut self, source: AcceptSource, new: EndpointId) {
+        let listener = match source {
+            AcceptSource::Handle(id) => self.handles.endpoint_id(id).ok(),
+            AcceptSource::Shared(port) => self.listeners.shared(port),
+        };
+        match listener {
+            Some(listener) => {
+                self.requests.unwatch_all(new);
+                self.engine.accept_abandon(&mut self.memory, listener, new);
+            }
+            None => self.drop_endpoint(new),
         }
     }
 
