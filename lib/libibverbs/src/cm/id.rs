@@ -10,6 +10,7 @@ use scif::{Endpoint, PortId};
 use syscall::error::{EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENOTCONN, EOPNOTSUPP};
 
 use super::event::{self, Awaited, kind};
+use super::fork;
 use super::frame::{ConnectionParameters, Frame, Kind};
 use super::group::Name;
 use super::link::{self, LinkEvent, LinkEventKind, Target};
@@ -289,6 +290,7 @@ pub fn create(channel: *mut EventChannel, context: *mut c_void, ps: u32) -> Resu
     if ![PS_TCP, PS_UDP, PS_IPOIB].contains(&ps) {
         return Err(EOPNOTSUPP);
     }
+    fork::prepare();
     let is_sync = channel.is_null();
     let channel = match is_sync {
         true => event::create_channel()?,
@@ -517,6 +519,7 @@ extern "C" fn rdma_get_dst_port(id: *const Id) -> u16 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut Context {
+    fork::prepare();
     match shared_context() {
         Ok(context) => {
             if !count.is_null() {

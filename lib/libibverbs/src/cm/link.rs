@@ -139,14 +139,14 @@ struct Link {
 }
 
 /// All connections and listeners of the program.
-struct Links {
+pub struct Links {
     links: BTreeMap<LinkId, Link>,
     last: LinkId,
     /// The pipe that wakes the thread, once there is one.
     bell: Option<Fd>,
 }
 
-static LINKS: Mutex<Links> = Mutex::new(Links {
+pub static LINKS: Mutex<Links> = Mutex::new(Links {
     links: BTreeMap::new(),
     last: 0,
     bell: None,
@@ -181,6 +181,13 @@ impl Links {
             Stage::Silent(listener, ..) => *listener != id,
             _ => true,
         });
+    }
+
+    /// In the child of a fork: forgets all connections and listeners, which are the parent's, and
+    /// must not be ended here. The numbers go on, as the parent's ids keep theirs.
+    pub fn leave_to_parent(&mut self) {
+        core::mem::forget(core::mem::take(&mut self.links));
+        self.bell = None;
     }
 
     /// Wakes the thread, or starts it if there is none.

@@ -8,6 +8,7 @@
 
 mod address;
 mod event;
+mod fork;
 mod frame;
 mod group;
 mod id;

@@ -194,8 +194,8 @@ pub struct ConnParam {
 }
 
 /// The addresses of the context that all ids share, and of the protection domain of ids without
-/// one.
-static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
+/// one. A child of a fork begins with neither.
+pub static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
 /// Returns the context that all ids share.
 ///
