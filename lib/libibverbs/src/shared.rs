@@ -121,7 +121,8 @@ fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq>
     let word = (&raw const *srq).expose_provenance() as u64;
     // A queue of 0 receives, or of 0 segments, could hold nothing: at least 1 is granted.
     let sizes = (attr.attr.max_wr.max(1), attr.attr.max_sge.max(1));
-    let limit = attr.attr.srq_limit;
+    // As with rdma-core the attributes' limit has no meaning here.
+    let limit = 0;
     let made = match xrc {
         None => context.raw.create_srq(domain.id(), sizes, limit, word),
         Some(xrc) => {

@@ -11,6 +11,8 @@ verbs-ids || failed=1
 verbs-ids-clang || failed=1
 verbs-fork || failed=1
 verbs-fork-clang || failed=1
+verbs-rules || failed=1
+verbs-rules-clang || failed=1
 rdma-ends || failed=1
 rdma-ends-clang || failed=1
 verbs-test serve &
