@@ -4,12 +4,14 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <scif.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PORT 2077
 #define OTHER_PORT 2078
+#define BY_PROGRAM 28
 
 static struct rdma_event_channel *client, *server;
 static struct sockaddr_in own;
@@ -169,6 +171,54 @@ static void children(void) {
     destroy(listener);
 }
 
+/* ---- One event for each end ---- */
+
+/* The peer accepts, but the queue pair cannot be connected. */
+static void cannot_connect(void) {
+    struct rdma_cm_id *listener = listening(server, PORT), *id = resolved(client, PORT);
+    CHECK(rdma_connect(id, &plain) == 0);
+    struct rdma_cm_id *peer = asked(server);
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+    CHECK(ibv_modify_qp(id->qp, &attr, IBV_QP_STATE) == 0);
+    CHECK(rdma_accept(peer, &plain) == 0);
+    CHECK(next(client, RDMA_CM_EVENT_CONNECT_ERROR) == id);
+    CHECK(next(server, RDMA_CM_EVENT_REJECTED) == peer);
+    CHECK(!has_event(client, 300) && !has_event(server, 0));
+    CHECK(rdma_disconnect(id) == 0 && !has_event(client, 300));
+    destroy(id);
+    destroy(peer);
+    destroy(listener);
+}
+
+/* Bytes of a peer that keeps to no rule: a frame of this kind without attributes. */
+static void say(scif_epd_t peer, unsigned char kind) {
+    unsigned char frame[20] = { 'R', 'D', 'C', 'M', kind };
+    frame[16] = RDMA_PS_TCP & 0xff, frame[17] = RDMA_PS_TCP >> 8;
+    CHECK(scif_send(peer, frame, sizeof frame, SCIF_SEND_BLOCK) == (int)sizeof frame);
+}
+
+/* Nobody has ended the connection that the peer says has ended. */
+static void ends_what_was_not_ended(void) {
+    enum { REQUEST = 1, DISCONNECTED = 6 };
+    struct rdma_cm_id *listener = listening(server, PORT), *id;
+    struct scif_portID to = { .port = PORT };
+    CHECK(scif_get_nodeIDs(NULL, 0, &to.node) > 0);
+    for (int accepts = 0; accepts < 2; accepts++) {
+        scif_epd_t peer = scif_open();
+        CHECK(peer != SCIF_OPEN_FAILED && scif_connect(peer, &to) >= 0);
+        say(peer, REQUEST);
+        id = next(server, RDMA_CM_EVENT_CONNECT_REQUEST);
+        CHECK(!accepts || rdma_accept(id, &plain) == 0);
+        say(peer, DISCONNECTED);
+        struct rdma_cm_event *end = event(server, RDMA_CM_EVENT_REJECTED);
+        CHECK(end && end->id == id && end->status == BY_PROGRAM && rdma_ack_cm_event(end) == 0);
+        CHECK(!has_event(server, 300));
+        destroy(id);
+        CHECK(scif_close(peer) == 0);
+    }
+    destroy(listener);
+}
+
 int main(void) {
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = inet_addr("127.0.0.1");
@@ -176,6 +226,8 @@ int main(void) {
     server = rdma_create_event_channel();
     CHECK(client && server);
     children();
+    cannot_connect();
+    ends_what_was_not_ended();
     rdma_destroy_event_channel(client);
     rdma_destroy_event_channel(server);
     return finish("both ends of connections");

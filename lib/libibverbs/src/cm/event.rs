@@ -212,7 +212,7 @@ fn reply(id: *mut Id, link: LinkId, frame: Frame) -> Box<Event> {
             }
             Err(number) => {
                 queue_pair::flush(of);
-                link::send(link, &Frame::plain(Kind::Disconnect));
+                link::give_up(link);
                 event(id, kind::CONNECT_ERROR, -number)
             }
         },

@@ -126,6 +126,8 @@ struct Link {
     is_answered: bool,
     /// Whether both ends have accepted; an end before that is a refusal.
     is_established: bool,
+    /// Whether this end has ended the connection, which the peer confirms.
+    is_leaving: bool,
     channel: Arc<Channel>,
     /// The address of its id; 0 as long as it has none.
     owner: usize,
@@ -163,6 +165,7 @@ impl Links {
             is_full: false,
             is_answered: false,
             is_established: false,
+            is_leaving: false,
             channel,
             owner: 0,
             early: Vec::new(),
@@ -357,15 +360,21 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     if matches!(frame.kind, Kind::Reply | Kind::Reject) {
         link.is_answered = true;
     }
+    link.is_leaving |= frame.kind == Kind::Disconnect;
     let is_sent = link.send(frame);
     if matches!(frame.kind, Kind::Reject | Kind::Found) {
-        // The program needs no more events, not even those that have occurred meanwhile.
-        link.stage = Stage::Over;
-        link.early.clear();
-        link.channel
-            .drop_if(|event| event.target == Target::Link(id));
+        link.silence(id);
     }
     is_sent
+}
+
+/// Ends a connection whose program is told of a failure, which is its last event.
+pub fn give_up(id: LinkId) {
+    let mut links = LINKS.lock();
+    if let Some(link) = links.links.get_mut(&id) {
+        link.send(&Frame::plain(Kind::Disconnect));
+        link.silence(id);
+    }
 }
 
 /// Whether the peer of a connection has asked where to send its datagrams.
@@ -400,6 +409,14 @@ impl Link {
             }
             Transport::Listener(_) => false,
         }
+    }
+
+    /// The program needs no more events, not even those that have occurred meanwhile.
+    fn silence(&mut self, id: LinkId) {
+        self.stage = Stage::Over;
+        self.early.clear();
+        self.channel
+            .drop_if(|event| event.target == Target::Link(id));
     }
 
     fn fd(&self) -> usize {

@@ -44,8 +44,7 @@ impl Link {
                 self.send(&Frame::plain(Kind::Disconnected));
                 self.over()
             }
-            // This end has sent `Disconnect`.
-            Kind::Disconnected => {
+            Kind::Disconnected if self.is_leaving => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Disconnected)
             }
