@@ -219,6 +219,34 @@ static void ends_what_was_not_ended(void) {
     destroy(listener);
 }
 
+/* ---- Limits and ports ---- */
+
+/* A server that asks for all that there may be gets no more than its client allows. */
+static void limits(void) {
+    struct rdma_cm_id *listener = listening(server, PORT), *id = resolved(client, PORT);
+    struct rdma_conn_param few = { .initiator_depth = 1, .responder_resources = 2 };
+    struct rdma_conn_param all = {
+        .initiator_depth = RDMA_MAX_INIT_DEPTH, .responder_resources = RDMA_MAX_RESP_RES,
+    };
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    int mask = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
+    CHECK(rdma_connect(id, &few) == 0);
+    struct rdma_cm_id *peer = asked(server);
+    CHECK(rdma_accept(peer, &all) == 0);
+    CHECK(ibv_query_qp(peer->qp, &attr, mask, &init) == 0);
+    CHECK(attr.max_rd_atomic == 2 && attr.max_dest_rd_atomic == 1);
+    struct rdma_cm_event *answer = event(client, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(answer && answer->param.conn.initiator_depth == 1);
+    CHECK(answer && answer->param.conn.responder_resources == 2);
+    CHECK(answer && rdma_ack_cm_event(answer) == 0);
+    CHECK(ibv_query_qp(id->qp, &attr, mask, &init) == 0);
+    CHECK(attr.max_rd_atomic == 1 && attr.max_dest_rd_atomic == 2);
+    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED) == peer);
+    disconnect(id, peer);
+    destroy(listener);
+}
+
 int main(void) {
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = inet_addr("127.0.0.1");
@@ -228,6 +256,7 @@ int main(void) {
     children();
     cannot_connect();
     ends_what_was_not_ended();
+    limits();
     rdma_destroy_event_channel(client);
     rdma_destroy_event_channel(server);
     return finish("both ends of connections");

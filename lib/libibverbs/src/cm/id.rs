@@ -223,10 +223,12 @@ impl Id {
         }
         self.check(param)?;
         let (mut parameters, private) = self.offer(param)?;
-        if param.is_none() {
-            // The peer's parameters, as seen from this side.
-            parameters.responder_resources = self.own.responder_resources;
-            parameters.initiator_depth = self.own.initiator_depth;
+        // What the peer asks for, as seen from this side, unless the program sets something else.
+        if param.is_none_or(|param| param.responder_resources == ALL_RESOURCES) {
+            parameters.responder_resources = self.own.responder_resources.min(MOST_RESOURCES);
+        }
+        if param.is_none_or(|param| param.initiator_depth == ALL_RESOURCES) {
+            parameters.initiator_depth = self.own.initiator_depth.min(MOST_RESOURCES);
         }
         if self.qp_type == UD {
             return self.tell_place(parameters, private);
