@@ -11,6 +11,7 @@
 
 #define PORT 2077
 #define OTHER_PORT 2078
+#define CLIENT_PORT 2100
 #define BY_PROGRAM 28
 
 static struct rdma_event_channel *client, *server;
@@ -247,6 +248,38 @@ static void limits(void) {
     destroy(listener);
 }
 
+/* The server sees the port that the client's id is bound to. */
+static void ports(void) {
+    enum { BINDS, RESOLVES_FROM, LEAVES_IT_OPEN, WAYS };
+    struct rdma_cm_id *listener = listening(server, PORT);
+    for (int way = 0; way < WAYS; way++) {
+        struct rdma_cm_id *id;
+        struct sockaddr_in from = own;
+        from.sin_port = htons(CLIENT_PORT + way);
+        CHECK(rdma_create_id(client, &id, NULL, RDMA_PS_TCP) == 0);
+        CHECK(way != BINDS || rdma_bind_addr(id, (struct sockaddr *)&from) == 0);
+        resolve(id, way == RESOLVES_FROM ? &from : NULL, PORT);
+        uint16_t port = rdma_get_src_port(id);
+        CHECK(way == LEAVES_IT_OPEN ? port != 0 : port == from.sin_port);
+        /* It is taken from then on. */
+        struct rdma_cm_id *other;
+        from.sin_port = port;
+        CHECK(rdma_create_id(client, &other, NULL, RDMA_PS_TCP) == 0);
+        FAILS(rdma_bind_addr(other, (struct sockaddr *)&from), EADDRINUSE);
+        FAILS(rdma_resolve_addr(other, (struct sockaddr *)&from, (struct sockaddr *)&own, 2000),
+              EADDRINUSE);
+        destroy(other);
+        CHECK(rdma_connect(id, &plain) == 0);
+        struct rdma_cm_id *peer = asked(server);
+        CHECK(rdma_get_dst_port(peer) == port && rdma_get_src_port(peer) == htons(PORT));
+        CHECK(rdma_accept(peer, &plain) == 0);
+        CHECK(next(client, RDMA_CM_EVENT_ESTABLISHED) == id && rdma_get_src_port(id) == port);
+        CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED) == peer);
+        disconnect(id, peer);
+    }
+    destroy(listener);
+}
+
 int main(void) {
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = inet_addr("127.0.0.1");
@@ -257,6 +290,7 @@ int main(void) {
     cannot_connect();
     ends_what_was_not_ended();
     limits();
+    ports();
     rdma_destroy_event_channel(client);
     rdma_destroy_event_channel(server);
     return finish("both ends of connections");

@@ -73,23 +73,27 @@ impl Id {
         if self.bound.is_some() || self.link != 0 {
             return Err(EINVAL);
         }
+        self.take_port(to)?;
+        // These two addresses name no device, and programs check whether the id has one.
+        if to.host != address::ANY && !address::is_loopback(to.host) {
+            self.use_device()?;
+        }
+        Ok(())
+    }
+
+    /// Reserves the port of the id's source address, or a free one.
+    fn take_port(&mut self, source: Address) -> Result<()> {
         let endpoint = Endpoint::open().map_err(|error| error.errno())?;
         // SCIF's error for a port in use is `EINVAL`.
         let port = endpoint
-            .bind(to.port)
+            .bind(source.port)
             .map_err(|error| match error.errno() {
                 EINVAL => EADDRINUSE,
                 number => number,
             })?;
         self.bound = Some(endpoint);
-        self.route.source.set(Address {
-            host: to.host,
-            port,
-        });
-        // These two addresses name no device, and programs check whether the id has one.
-        if to.host != address::ANY && !address::is_loopback(to.host) {
-            self.use_device()?;
-        }
+        let host = source.host;
+        self.route.source.set(Address { host, port });
         Ok(())
     }
 
@@ -119,6 +123,9 @@ impl Id {
             && address::node_of(source.host, nodes.own) != Some(nodes.own)
         {
             return Err(EADDRNOTAVAIL);
+        }
+        if self.bound.is_none() && self.link == 0 {
+            self.take_port(source.unwrap_or_default())?;
         }
         let node = match to {
             // A group is reached from the own node.
@@ -162,7 +169,11 @@ impl Id {
             private,
         };
         let to = PortId::new(self.peer, to.port);
-        self.link = link::connect(to, frame, self.link_events()?.clone(), self.place())?;
+        let events = self.link_events()?.clone();
+        // If this fails, the port stays bound for another attempt.
+        link::prepare()?;
+        let endpoint = self.bound.take().ok_or(EINVAL)?;
+        self.link = link::connect(endpoint, (to, frame), events, self.place())?;
         Ok(())
     }
 

@@ -245,12 +245,17 @@ pub fn listen(
     Ok(id)
 }
 
-/// Connects an id, or asks where to send its datagrams. Events report the result.
+/// Connects the endpoint of an id, which sends this request, or asks where to send its datagrams.
+/// Events report the result.
 ///
 /// # Errors
-/// Those of opening an endpoint, and of starting the thread.
-pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) -> Result<LinkId> {
-    let endpoint = Endpoint::open().map_err(|error| error.errno())?;
+/// Those of changing the endpoint, and of starting the thread.
+pub fn connect(
+    endpoint: Endpoint,
+    (to, request): (PortId, Frame),
+    channel: Arc<Channel>,
+    owner: usize,
+) -> Result<LinkId> {
     endpoint
         .set_nonblocking(true)
         .map_err(|error| error.errno())?;

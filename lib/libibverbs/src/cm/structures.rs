@@ -163,7 +163,8 @@ pub struct Id {
     pub link: LinkId,
     /// The id has no channel of the program: each call waits for its event.
     pub is_sync: bool,
-    /// The endpoint that keeps the port while the id is bound and does not listen.
+    /// The endpoint that keeps the port while the id is bound, and neither listens nor has asked
+    /// for a connection.
     pub bound: Option<Endpoint>,
     /// The parameters that this end has sent or will send, those of the peer, and the peer's node.
     pub own: ConnectionParameters,
