@@ -134,7 +134,7 @@ impl Wanted {
     fn region(&self, pd: &Pd) -> Result<verbs::Region> {
         let access = access_of(self.access)?;
         let iova = match access.contains(Access::ZERO_BASED) {
-            true => (self.address % 4096) as u64,
+            true => 0,
             false => self.iova,
         };
         Ok(verbs::Region {
@@ -280,9 +280,15 @@ fn reregister(
     }
     let mut held = None;
     if moves {
-        let at = wanted.region(domain).map_err(input)?;
-        (new.start, new.length, new.iova) = (at.start, at.length, at.iova);
+        (new.start, new.length) = (wanted.address as u64, wanted.length as u64);
+        new.iova = wanted.iova;
         held = Some(wanted.range().map_err(input)?);
+    }
+    // The rights, old or new, say how addresses are counted.
+    match [old, new].map(|of| of.access.contains(Access::ZERO_BASED)) {
+        [_, true] => new.iova = 0,
+        [true, false] if !moves => new.iova = new.start,
+        _ => {}
     }
     // SAFETY: memory that the program gives for transfers, by C's rules.
     let memory = unsafe { Range::new(new.start as usize, new.length as usize) };

@@ -131,8 +131,9 @@ impl KeyTable {
     ///
     /// # Errors
     /// `Invalid`: no bytes, too many, or bytes beyond the end of memory; `start` and `iova` with
-    /// different offsets in a page; unknown access bits; access for peers that the owner does not
-    /// have. `NoMemory`: the table is full.
+    /// different offsets in a page, unless addresses count from 0; such ones for atomic operations
+    /// on memory that is not aligned for these; unknown access bits; access for peers that the
+    /// owner does not have. `NoMemory`: the table is full.
     pub fn register(&mut self, region: Region) -> Result<u32> {
         check(&region)?;
         self.insert(What::Region(region, 0))
@@ -507,7 +508,14 @@ pub fn check(region: &Region) -> Result<()> {
     } = *region;
     let fits = start.checked_add(length).is_some() && iova.checked_add(length).is_some();
     let has_size = length > 0 && length <= MAX_REGION_BYTES;
-    let is_aligned = start % PAGE == iova % PAGE;
+    // Addresses that count from 0 keep no offset, but atomic operations on aligned ones need
+    // aligned memory.
+    let unit = match access.contains(Access::ZERO_BASED) {
+        true if access.contains(Access::REMOTE_ATOMIC) => 8,
+        true => 1,
+        false => PAGE,
+    };
+    let is_aligned = start % unit == iova % unit;
     let unknown = access.bits() & !Access::all().bits() & !Access::OPTIONAL_BITS;
     let needs_write = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
     let may_write = !needs_write || access.contains(Access::LOCAL_WRITE);
@@ -570,6 +578,21 @@ mod tests {
         );
         assert!(keys.register(region(Access::REMOTE_READ)).is_ok());
         assert_eq!(keys.len(), 2);
+    }
+
+    #[test]
+    fn addresses_that_count_from_0_need_no_offset() {
+        let of = |start, access| Region {
+            start,
+            iova: 0,
+            ..region(access | Access::ZERO_BASED | Access::LOCAL_WRITE)
+        };
+        let atomic = Access::REMOTE_ATOMIC;
+        let mut keys = KeyTable::default();
+        assert!(keys.register(of(0x5001, Access::REMOTE_WRITE)).is_ok());
+        assert!(keys.register(of(0x5008, atomic)).is_ok());
+        let odd = keys.register(of(0x5004, atomic));
+        assert_eq!(odd, Err(Error::Invalid));
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn usable(region: Region, has_memory: bool) -> Region {
     match has_memory {
         true => region,
         false => Region {
-            access: region.access & Access::LOCAL_WRITE,
+            access: region.access & (Access::LOCAL_WRITE | Access::ZERO_BASED),
             ..region
         },
     }

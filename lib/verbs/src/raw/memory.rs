@@ -56,7 +56,7 @@ impl Context {
     ///
     /// # Errors
     /// `NotFound`: there is no such domain. `Invalid`: the length, the access, addresses with
-    /// different offsets in a page, or not in `held`. `NoMemory`.
+    /// different offsets in a page unless they count from 0, or not in `held`. `NoMemory`.
     pub fn register(&self, region: keys::Region, held: Backing) -> Result<u32> {
         check(&region, &held)?;
         let mut daemon = self.daemon();
