@@ -111,12 +111,62 @@ static void addresses_from_0(void) {
     CHECK(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
 }
 
+/* ---- Domains in use ---- */
+
+static struct ibv_td *td;
+
+/* A parent domain of the thread domain. */
+static struct ibv_pd *parent(void) {
+    struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
+    struct ibv_pd *made = ibv_alloc_parent_domain(context, &attr);
+    CHECK(made != NULL);
+    return made;
+}
+
+/* A parent domain lives until its objects have gone. */
+static void parents(void) {
+    struct ibv_td_init_attr of_thread = { 0 };
+    td = ibv_alloc_td(context, &of_thread);
+    CHECK(td != NULL);
+    struct ibv_pd *first = parent(), *second = parent();
+    CHECK(ibv_dealloc_td(td) == EBUSY && ibv_dealloc_pd(second) == 0);
+    CHECK(ibv_dealloc_td(td) == EBUSY);
+    struct ibv_ah_attr to = { .dlid = port.lid, .port_num = 1 };
+    struct ibv_ah *ah = ibv_create_ah(first, &to);
+    CHECK(ah && ibv_dealloc_pd(first) == EBUSY && ibv_destroy_ah(ah) == 0);
+    struct ibv_mw *mw = ibv_alloc_mw(first, IBV_MW_TYPE_1);
+    CHECK(mw && ibv_dealloc_pd(first) == EBUSY && ibv_dealloc_mw(mw) == 0);
+    struct ibv_srq_init_attr of_queue = { .attr = { 4, 1, 0 } };
+    struct ibv_srq *srq = ibv_create_srq(first, &of_queue);
+    CHECK(srq && ibv_dealloc_pd(first) == EBUSY && ibv_destroy_srq(srq) == 0);
+    struct ibv_cq *queue = ibv_create_cq(context, 16, NULL, NULL, 0);
+    struct ibv_qp_init_attr init = {
+        .send_cq = queue, .recv_cq = queue, .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
+    };
+    struct ibv_qp *pair = ibv_create_qp(first, &init);
+    CHECK(pair && ibv_dealloc_pd(first) == EBUSY && ibv_destroy_qp(pair) == 0);
+    CHECK(ibv_destroy_cq(queue) == 0);
+    struct ibv_mr *mr = ibv_reg_mr(first, room, BYTES, READS_AND_WRITES);
+    CHECK(mr && ibv_dealloc_pd(first) == EBUSY);
+    /* A region that moves to another domain does not need this one any more. */
+    CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0) == 0 && mr->pd == pd);
+    CHECK(ibv_dealloc_pd(first) == 0);
+    first = parent();
+    CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, first, NULL, 0, 0) == 0);
+    CHECK(ibv_dealloc_pd(first) == EBUSY && ibv_dereg_mr(mr) == 0);
+    /* What could not be made uses nothing. */
+    to.port_num = 2;
+    CHECK(!ibv_create_ah(first, &to) && !ibv_reg_mr(first, room, BYTES, 1 << 19));
+    CHECK(ibv_dealloc_pd(first) == 0 && ibv_dealloc_td(td) == 0);
+}
+
 int main(void) {
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(list && list[0] && (context = ibv_open_device(list[0])));
     CHECK((pd = ibv_alloc_pd(context)) && ibv_query_port(context, 1, &port) == 0);
     limit_of_a_new_queue();
     addresses_from_0();
+    parents();
     CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
     ibv_free_device_list(list);
     return finish("rules of verbs");

@@ -40,10 +40,12 @@ fn create(pd: *mut Pd, attr: *const AhAttr) -> Result<Ah> {
         global,
     };
     let id = context.raw.create_ah(domain.id(), vector);
+    let handle = id.map_err(errno_of)?.0;
+    domain.join();
     Ok(Ah {
         context: domain.context,
         pd,
-        handle: id.map_err(errno_of)?.0,
+        handle,
     })
 }
 
@@ -108,6 +110,8 @@ fn destroy(ah: *mut Ah) -> Result<()> {
     };
     let ended = context.raw.destroy_ah(domain.id(), Id(of.handle));
     ended.map_err(errno_of)?;
+    // SAFETY: the handle's domain, which lives as long as it has the handle.
+    unsafe { Pd::leave(of.pd) };
     // SAFETY: made by `object`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(ah)) };
     Ok(())

@@ -13,6 +13,7 @@ mod address;
 mod cm;
 mod completion;
 mod device;
+mod domain;
 mod event;
 mod extended;
 mod memory;

@@ -1,121 +1,18 @@
-//! Protection domains, memory regions and memory windows.
+//! Memory regions and memory windows.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use scif::Memory;
 use scif::raw::Range;
-use syscall::error::{EBUSY, EFAULT, EINVAL, EOPNOTSUPP, EPERM};
+use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP, EPERM};
 use verbs::table::Id;
 use verbs::{Access, Opcode, SendFlags, SendRequest, WindowType};
 
 use crate::place::{get, get_mut};
-use crate::types::{BindInfo, Context, Mr, ParentDomainAttr, Pd, Qp};
+use crate::types::{BindInfo, Context, Mr, Pd, Qp};
 use crate::{Result, errno_of, none, number, object};
-
-impl Pd {
-    /// The handle of the domain.
-    pub fn id(&self) -> Id {
-        Id(self.handle)
-    }
-}
-
-fn alloc_pd(context: *mut Context) -> Result<Pd> {
-    // SAFETY: a context of ours.
-    let of = unsafe { get(context)? };
-    let id = of.raw.alloc_pd().map_err(errno_of)?;
-    Ok(Pd {
-        context,
-        handle: id.0,
-        is_parent: false,
-        parents: AtomicU32::new(0),
-        of: core::ptr::null(),
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
-    object(alloc_pd(context))
-}
-
-fn dealloc_pd(pd: *mut Pd) -> Result<()> {
-    // SAFETY: a domain of ours, and its context.
-    let (domain, context) = unsafe {
-        let domain = get(pd)?;
-        (domain, get(domain.context)?)
-    };
-    if domain.is_parent {
-        // SAFETY: the domain that this one was made of, which cannot go before.
-        let of = unsafe { get(domain.of)? };
-        of.parents.fetch_sub(1, Ordering::Relaxed);
-    } else {
-        if domain.parents.load(Ordering::Relaxed) > 0 {
-            return Err(EBUSY);
-        }
-        context.raw.dealloc_pd(domain.id()).map_err(errno_of)?;
-    }
-    // SAFETY: made by `object`; the caller does not use it any more.
-    unsafe { drop(Box::from_raw(pd)) };
-    Ok(())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
-    number(dealloc_pd(pd))
-}
-
-/// The bits of the mask that need no support by the library.
-const PARENT_MASK: u32 = 0b111;
-
-fn alloc_parent_domain(context: *mut Context, attr: *const ParentDomainAttr) -> Result<Pd> {
-    // SAFETY: the caller's structure, and a domain of ours.
-    let (attr, of) = unsafe {
-        let attr = get(attr)?;
-        (attr, get(attr.pd)?)
-    };
-    if attr.comp_mask & !PARENT_MASK != 0 {
-        return Err(EOPNOTSUPP);
-    }
-    of.parents.fetch_add(1, Ordering::Relaxed);
-    Ok(Pd {
-        context,
-        handle: of.handle,
-        is_parent: true,
-        parents: AtomicU32::new(0),
-        of,
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ibv_alloc_parent_domain(
-    context: *mut Context,
-    attr: *const ParentDomainAttr,
-) -> *mut Pd {
-    object(alloc_parent_domain(context, attr))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ibv_alloc_td(context: *mut Context, mask: *const u32) -> *mut *mut Context {
-    // SAFETY: the caller's structure of one number.
-    match unsafe { get(mask) } {
-        Ok(0) => object(Ok(context)),
-        _ => none(EINVAL),
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_dealloc_td(td: *mut *mut Context) -> c_int {
-    if td.is_null() {
-        return EINVAL;
-    }
-    // SAFETY: made by `object`; the caller does not use it any more.
-    unsafe { drop(Box::from_raw(td)) };
-    0
-}
-
-// ---- Memory regions ----
 
 fn access_of(access: c_uint) -> Result<Access> {
     let known = access & !Access::OPTIONAL_BITS;
@@ -147,9 +44,10 @@ impl Wanted {
     }
 
     /// Builds the region for C.
-    fn result(&self, context: *mut Context, pd: *mut Pd, key: u32) -> Mr {
+    fn result(&self, domain: &Pd, pd: *mut Pd, key: u32) -> Mr {
+        domain.join();
         Mr {
-            context,
+            context: domain.context,
             pd,
             addr: self.address as *mut c_void,
             length: self.length,
@@ -195,7 +93,7 @@ fn register(pd: *mut Pd, wanted: &Wanted) -> Result<Mr> {
     let memory = wanted.range()?;
     check_memory(&region, memory)?;
     let key = context.raw.register(region, memory.into());
-    Ok(wanted.result(domain.context, pd, key.map_err(errno_of)?))
+    Ok(wanted.result(domain, pd, key.map_err(errno_of)?))
 }
 
 #[unsafe(no_mangle)]
@@ -297,6 +195,9 @@ fn reregister(
     let key = context.raw.reregister(region.lkey, new, held);
     let key = key.map_err(|error| (ERR_CMD, errno_of(error)))?;
     (region.lkey, region.rkey, region.handle) = (key, key, key >> 8);
+    domain.join();
+    // SAFETY: the former domain of the region, which lives as long as it has the region.
+    unsafe { Pd::leave(region.pd) };
     region.pd = pd;
     if moves {
         (region.addr, region.length) = (wanted.address as *mut c_void, wanted.length);
@@ -391,7 +292,7 @@ fn register_buf(pd: *mut Pd, buf: *const Buf, wanted: &Wanted) -> Result<Mr> {
     let region = wanted.region(domain)?;
     let held = buf.memory.clone().into();
     let key = context.raw.register(region, held).map_err(errno_of)?;
-    Ok(wanted.result(domain.context, pd, key))
+    Ok(wanted.result(domain, pd, key))
 }
 
 #[unsafe(no_mangle)]
@@ -479,6 +380,8 @@ fn deregister(mr: *mut Mr) -> Result<()> {
         (region, get(region.context)?)
     };
     context.raw.deregister(region.lkey).map_err(errno_of)?;
+    // SAFETY: the region's domain, which lives as long as it has the region.
+    unsafe { Pd::leave(region.pd) };
     // SAFETY: made by `object`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(mr)) };
     Ok(())
@@ -516,6 +419,7 @@ fn alloc_mw(pd: *mut Pd, kind: u32) -> Result<Mw> {
         .raw
         .alloc_mw(domain.id(), window)
         .map_err(errno_of)?;
+    domain.join();
     Ok(Mw {
         context: domain.context,
         pd,
@@ -538,6 +442,8 @@ fn dealloc_mw(mw: *mut Mw) -> Result<()> {
     };
     let ended = context.raw.dealloc_mw(domain.id(), window.rkey);
     ended.map_err(errno_of)?;
+    // SAFETY: the window's domain, which lives as long as it has the window.
+    unsafe { Pd::leave(window.pd) };
     // SAFETY: made by `object`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(mw)) };
     Ok(())

@@ -109,6 +109,7 @@ fn create(
     let word = (&raw const *qp).expose_provenance() as u64;
     qp.qp_num = owner.raw.create_qp(init, word).map_err(errno_of)?;
     qp.handle = qp.qp_num;
+    pd.into_iter().for_each(Pd::join);
     Ok(Box::into_raw(qp))
 }
 
@@ -205,6 +206,8 @@ fn destroy(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     context.raw.destroy_qp(of.qp_num).map_err(errno_of)?;
     of.events.wait_acknowledged();
+    // SAFETY: the queue pair's domain, or none, which lives as long as it has the queue pair.
+    unsafe { Pd::leave(of.pd) };
     // SAFETY: made by `create`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(qp)) };
     Ok(())

@@ -132,6 +132,7 @@ fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq>
     };
     srq.id = made.map_err(errno_of)?;
     srq.handle = srq.id.0;
+    domain.join();
     Ok(Box::into_raw(srq))
 }
 
@@ -251,6 +252,8 @@ fn destroy(srq: *mut Srq) -> Result<()> {
     let (of, context) = find(srq)?;
     context.raw.destroy_srq(of.id).map_err(errno_of)?;
     of.events.wait_acknowledged();
+    // SAFETY: the queue's domain, which lives as long as it has the queue.
+    unsafe { Pd::leave(of.pd) };
     // SAFETY: made by `create`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(srq)) };
     Ok(())

@@ -44,11 +44,20 @@ pub type FileDomain = ((u64, u64), Id, usize);
 pub struct Pd {
     pub context: *mut Context,
     pub handle: u32,
-    /// Whether it is a parent domain: a second object for the domain `of`.
-    pub is_parent: bool,
-    /// Number of its parent domains.
-    pub parents: AtomicU32,
+    /// Number of objects that keep its address, its parent domains included.
+    pub users: AtomicU32,
+    /// For a parent domain, which is a second object for a domain: that domain. Else null.
     pub of: *const Pd,
+    /// The thread domain of a parent domain, or null.
+    pub td: *const Td,
+}
+
+/// `struct ibv_td`.
+#[repr(C)]
+pub struct Td {
+    pub context: *mut Context,
+    /// Number of its parent domains.
+    pub users: AtomicU32,
 }
 
 /// `struct ibv_mr`.
@@ -450,14 +459,6 @@ pub struct CqInitAttrEx {
     pub comp_mask: u32,
     pub flags: u32,
     pub parent_domain: *mut Pd,
-}
-
-/// `struct ibv_parent_domain_init_attr`, up to the last field that is read.
-#[repr(C)]
-pub struct ParentDomainAttr {
-    pub pd: *mut Pd,
-    pub td: *mut c_void,
-    pub comp_mask: u32,
 }
 
 /// `struct ibv_sge`.

@@ -19,7 +19,7 @@ use super::link::{Channel, LinkId};
 use super::port_space::type_in;
 use crate::Result;
 use crate::device;
-use crate::memory::ibv_alloc_pd;
+use crate::domain::ibv_alloc_pd;
 use crate::place::get;
 use crate::types::{AhAttr, CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
 
