@@ -26,6 +26,22 @@ static void limit_of_a_new_queue(void) {
     }
 }
 
+/* A queue that overruns is in error here, whatever the program has asked for. */
+static void overruns(void) {
+    struct ibv_cq_init_attr_ex attr = {
+        .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+        .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+    };
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr);
+    CHECK(cq && ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+    attr.flags |= IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    CHECK(!ibv_create_cq_ex(context, &attr) && errno == EOPNOTSUPP);
+    /* Without its bit in the mask the field is not looked at. */
+    attr.comp_mask = 0;
+    cq = ibv_create_cq_ex(context, &attr);
+    CHECK(cq && ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+}
+
 /* ---- Regions whose addresses begin at 0 ---- */
 
 /* A queue pair that is connected to itself. */
@@ -165,6 +181,7 @@ int main(void) {
     CHECK(list && list[0] && (context = ibv_open_device(list[0])));
     CHECK((pd = ibv_alloc_pd(context)) && ibv_query_port(context, 1, &port) == 0);
     limit_of_a_new_queue();
+    overruns();
     addresses_from_0();
     parents();
     CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);

@@ -107,6 +107,8 @@ pub extern "C" fn ibv_create_cq(
 const STANDARD_FLAGS: u64 = (1 << 7) - 1;
 /// Known bits of `comp_mask` and of `flags`.
 const KNOWN_BITS: u32 = 0b11;
+/// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+const IGNORE_OVERRUN: u32 = 1 << 1;
 
 fn create_extended(context: *mut Context, attr: *const CqInitAttrEx) -> Result<*mut Cq> {
     // SAFETY: the caller's structure.
@@ -117,6 +119,10 @@ fn create_extended(context: *mut Context, attr: *const CqInitAttrEx) -> Result<*
     };
     if attr.comp_mask & !KNOWN_BITS != 0 || flags & !KNOWN_BITS != 0 {
         return Err(EINVAL);
+    }
+    // An overrun puts the queue into error, which no program can turn off.
+    if flags & IGNORE_OVERRUN != 0 {
+        return Err(EOPNOTSUPP);
     }
     if attr.wc_flags & !STANDARD_FLAGS != 0 {
         return Err(EOPNOTSUPP);
