@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use syscall::error::{ENODATA, EOPNOTSUPP};
 
-use crate::none;
+use crate::{minus_one, none};
 
 macro_rules! absent_objects {
     ($($name:ident($($argument:ty),*);)*) => {
@@ -84,21 +84,30 @@ absent_ends! {
     ibv_unimport_dm;
 }
 
-/// Returns -1, with the reason in `errno`.
-fn minus_one(number: i32) -> c_int {
-    skiff_libc::errno::set(number);
-    -1
+/// Functions that return -1, with the reason in `errno`.
+macro_rules! absent_with_errno {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> c_int {
+            minus_one(Err(EOPNOTSUPP))
+        })*
+    };
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut c_void) -> c_int {
-    minus_one(EOPNOTSUPP)
+absent_with_errno! {
+    ibv_dm_export_dmabuf_fd(*mut c_void);
+    rdma_set_local_ece(*mut c_void, *const c_void);
+    rdma_get_remote_ece(*mut c_void, *mut c_void);
+    rdma_reject_ece(*mut c_void, *const c_void, u8);
+    rdma_resolve_addrinfo(*mut c_void, *const c_void, *const c_void, *const c_void);
+    rdma_query_addrinfo(*mut c_void, *mut *mut c_void);
+    rdma_write_cm_event(*mut c_void, c_uint, c_int, u64);
 }
 
 /// The library's memory has no file.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut c_void) -> c_int {
-    minus_one(ENODATA)
+    minus_one(Err(ENODATA))
 }
 
 /// The only function that returns the negative error number.

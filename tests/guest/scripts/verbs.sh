@@ -13,6 +13,8 @@ verbs-fork || failed=1
 verbs-fork-clang || failed=1
 verbs-rules || failed=1
 verbs-rules-clang || failed=1
+verbs-names || failed=1
+verbs-names-clang || failed=1
 rdma-ends || failed=1
 rdma-ends-clang || failed=1
 verbs-test serve &

@@ -11,6 +11,7 @@
 #ifndef INFINIBAND_VERBS_H
 #define INFINIBAND_VERBS_H
 #include <errno.h>
+#include <infiniband/verbs_api.h>
 #include <linux/types.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -284,8 +285,16 @@ enum ibv_port_cap_flags {
     IBV_PORT_IP_BASED_GIDS = 1 << 26
 };
 
-/* In flags of struct ibv_port_attr. */
-#define IBV_QPF_GRH_REQUIRED (1 << 0)
+enum ibv_port_cap_flags2 {
+    IBV_PORT_SET_NODE_DESC_SUP = 1 << 0,
+    IBV_PORT_INFO_EXT_SUP = 1 << 1,
+    IBV_PORT_VIRT_SUP = 1 << 2,
+    IBV_PORT_SWITCH_PORT_STATE_TABLE_SUP = 1 << 3,
+    IBV_PORT_LINK_WIDTH_2X_SUP = 1 << 4,
+    IBV_PORT_LINK_SPEED_HDR_SUP = 1 << 5,
+    IBV_PORT_LINK_SPEED_NDR_SUP = 1 << 10,
+    IBV_PORT_LINK_SPEED_XDR_SUP = 1 << 12
+};
 
 struct ibv_port_attr {
     enum ibv_port_state state;
@@ -379,9 +388,6 @@ struct ibv_pd {
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 int ibv_dealloc_pd(struct ibv_pd *pd);
 
-#define IBV_ACCESS_OPTIONAL_FIRST (1 << 20)
-#define IBV_ACCESS_OPTIONAL_RANGE 0x3ff00000
-
 enum ibv_access_flags {
     IBV_ACCESS_LOCAL_WRITE = 1 << 0,
     IBV_ACCESS_REMOTE_WRITE = 1 << 1,
@@ -436,18 +442,6 @@ enum ibv_rereg_mr_err_code {
 /* One of enum ibv_rereg_mr_err_code on failure, with errno set. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
                  int access);
-
-enum ib_uverbs_advise_mr_advice {
-    IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH,
-    IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE,
-    IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-};
-enum ib_uverbs_advise_mr_flag { IB_UVERBS_ADVISE_MR_FLAG_FLUSH = 1 << 0 };
-#define ibv_advise_mr_advice ib_uverbs_advise_mr_advice
-#define IBV_ADVISE_MR_ADVICE_PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
-#define IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
-#define IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-#define IBV_ADVISE_MR_FLAG_FLUSH IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 struct ibv_sge {
     uint64_t addr;

@@ -384,7 +384,20 @@ struct ibv_flow {
     uint32_t handle;
 };
 
-struct ibv_flow_action_esp_attr;
+enum ibv_flow_action_esp_mask { IBV_FLOW_ACTION_ESP_MASK_ESN = 1 << 0 };
+
+struct ibv_flow_action_esp_attr {
+    struct ibv_flow_action_esp *esp_attr;
+    enum ibv_flow_action_esp_keymat keymat_proto;
+    uint16_t keymat_len;
+    void *keymat_ptr;
+    enum ibv_flow_action_esp_replay replay_proto;
+    uint16_t replay_len;
+    void *replay_ptr;
+    struct ibv_flow_action_esp_encap *esp_encap;
+    uint32_t comp_mask; /* enum ibv_flow_action_esp_mask */
+    uint32_t esn;
+};
 
 struct ibv_flow *ibv_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *flow);
 int ibv_destroy_flow(struct ibv_flow *flow_id);

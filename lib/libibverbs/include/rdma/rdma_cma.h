@@ -2,6 +2,7 @@
  * An address is that of a node (docs/c.md), a port is SCIF's. */
 #ifndef _RDMA_RDMA_CMA_H
 #define _RDMA_RDMA_CMA_H
+#include <infiniband/sa.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -28,6 +29,10 @@ enum rdma_cm_event_type {
     RDMA_CM_EVENT_MULTICAST_ERROR,
     RDMA_CM_EVENT_ADDR_CHANGE,
     RDMA_CM_EVENT_TIMEWAIT_EXIT,
+    RDMA_CM_EVENT_ADDRINFO_RESOLVED,
+    RDMA_CM_EVENT_ADDRINFO_ERROR,
+    RDMA_CM_EVENT_USER,
+    RDMA_CM_EVENT_INTERNAL,
 };
 
 enum rdma_port_space {
@@ -41,9 +46,9 @@ enum rdma_port_space {
 #define RDMA_MAX_INIT_DEPTH 0xFF
 #define RDMA_IB_IP_PS_MASK 0xFFFFFFFFFFFF0000ULL
 #define RDMA_IB_IP_PORT_MASK 0x000000000000FFFFULL
+#define RDMA_IB_IP_PS_TCP 0x0000000001060000ULL
+#define RDMA_IB_IP_PS_UDP 0x0000000001110000ULL
 #define RDMA_UDP_QKEY 0x01234567
-
-struct ibv_sa_path_rec;
 
 struct rdma_ib_addr {
     union ibv_gid sgid;
@@ -125,6 +130,7 @@ struct rdma_cm_event {
     union {
         struct rdma_conn_param conn;
         struct rdma_ud_param ud;
+        uint64_t arg; /* of RDMA_CM_EVENT_USER */
     } param;
 };
 
@@ -133,6 +139,7 @@ struct rdma_cm_event {
 #define RAI_NOROUTE 0x00000004
 #define RAI_FAMILY 0x00000008
 #define RAI_SA 0x00000010
+#define RAI_DNS 0x00000020
 
 struct rdma_addrinfo {
     int ai_flags;
@@ -179,6 +186,9 @@ enum {
     RDMA_OPTION_ID_REUSEADDR = 1,
     RDMA_OPTION_ID_AFONLY = 2,
     RDMA_OPTION_ID_ACK_TIMEOUT = 3,
+};
+enum {
+    RDMA_OPTION_IB_PATH = 1,
 };
 
 /* Functions that give an int give 0, or -1 with errno. */
@@ -230,6 +240,15 @@ void rdma_free_devices(struct ibv_context **list);
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
                      struct rdma_addrinfo **res);
 void rdma_freeaddrinfo(struct rdma_addrinfo *res);
+/* EOPNOTSUPP: options of a vendor, addresses by service records, events of the program. */
+int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
+int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
+int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+                          const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                        uint64_t arg);
 
 static inline struct sockaddr *rdma_get_local_addr(struct rdma_cm_id *id)
 {
