@@ -96,7 +96,8 @@ struct scifioctl_fence_signal {
     int32_t flags;
 };
 
-/* SCIF_GET_NODEIDS: nodes points to an array of len ids, self to one. */
+/* SCIF_GET_NODEIDS: nodes points to an array of len ids, self to one. Afterwards len is the number
+ * of nodes, also of those for which the array has no room. */
 #ifdef SCIF_IOCTL_POSTED
 struct scifioctl_node_ids {
     uint16_t *nodes;

@@ -13,7 +13,7 @@ use syscall::error::{EINVAL, EIO};
 use zerocopy::FromBytes;
 
 use crate::calls::{VERSION, give, store_node_ids};
-use crate::system::endpoint;
+use crate::system::{endpoint, interruptible};
 use crate::{Result, range, table, user};
 
 /// `SCIF_GET_VERSION`, which has no argument.
@@ -25,7 +25,19 @@ const LARGEST: usize = 64;
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_ioctl(epd: c_int, request: c_ulong, argument: usize) -> c_int {
     // Programs pass the number as an `int`, whose sign is extended.
-    give(endpoint(epd).and_then(|epd| carry_out(epd, request as u32, argument)))
+    let request = request as u32;
+    let call = || endpoint(epd).and_then(|epd| carry_out(epd, request, argument));
+    give(match may_wait(request) {
+        true => interruptible(call),
+        false => call(),
+    })
+}
+
+/// Whether a request may wait for the peer, as the functions that handlers and cancellation end.
+fn may_wait(request: u32) -> bool {
+    /// The numbers of CONNECT, ACCEPTREQ, SEND and RECV, in the low byte of their requests.
+    const WAITING: [u8; 4] = [3, 4, 6, 7];
+    WAITING.contains(&(request as u8))
 }
 
 fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
@@ -36,7 +48,8 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
     let length = Ioctl::payload_len(request).ok_or(EINVAL)?;
     let bytes = bytes.get_mut(..length).ok_or(EIO)?;
     user::load_into(argument, bytes)?;
-    let word = argument as u64;
+    // LISTEN and FENCE_WAIT take an `int`, of whose register the upper half may be anything.
+    let word = i64::from(argument as i32) as u64;
     let mut ioctl = Ioctl::decode(request, [word], bytes).map_err(|_| EINVAL)?;
     let plan = ioctl.plan().map_err(|error| error.errno())?;
     let mut accepted = AcceptRecord::default();
@@ -69,13 +82,27 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
         Ioctl::Connect { .. } => raw::local(epd)?,
         _ => PortId::new(0, 0),
     };
-    let value = ioctl.complete(result, own, accepted);
-    user::store(argument, ioctl.payload()).or_else(|error| match ioctl.payload() {
+    ioctl.complete(result, own, accepted);
+    if ioctl.payload().is_empty() {
         // The request has no structure, and its argument is no address.
-        [] => Ok(()),
-        _ => Err(error),
-    })?;
-    Ok(value)
+        return Ok(0);
+    }
+    let stored = user::store(argument, ioctl.payload());
+    if let (Err(_), Ioctl::AcceptRequest { .. }) = (&stored, &ioctl) {
+        give_back(accepted.handle.get());
+    }
+    stored.map(|()| 0)
+}
+
+/// Closes a connection whose number the program does not get.
+fn give_back(handle: u64) {
+    let Ok(epd) = raw::open() else {
+        // It goes with its listener.
+        return;
+    };
+    let register = Call::AcceptRegister { handle };
+    let _ = plain(epd, &register, &mut AcceptRecord::default());
+    let _ = raw::close(epd);
 }
 
 /// Makes a call whose payload is its own structure.

@@ -131,7 +131,7 @@ records! {
         0 nodes: U64,
         /// In: address of a `u16` for the own node.
         8 own: U64,
-        /// In: length of the array.
+        /// In: length of the array; out: number of nodes.
         16 length: I32,
         /// Padding.
         20 padding: U32,
@@ -140,7 +140,7 @@ records! {
     PostedNodeIdsArgument, 24 {
         /// In: address of an array of `u16`.
         0 nodes: U64,
-        /// In: length of the array.
+        /// In: length of the array; out: number of nodes.
         8 length: I32,
         /// Padding.
         12 padding: U32,
@@ -401,11 +401,11 @@ impl Ioctl {
         })
     }
 
-    /// Puts the result of the call into the structure, to be copied back, and returns what the
-    /// ioctl itself returns. `own` is the endpoint's port id, `accepted` what ACCEPTREQ filled in;
-    /// they are used for CONNECT and ACCEPTREQ only. The mark of FENCE_MARK and the lists of
-    /// GET_NODEIDS are stored where the structure points to, not in it.
-    pub fn complete(&mut self, result: u64, own: PortId, accepted: AcceptRecord) -> i32 {
+    /// Puts the result of the call into the structure, to be copied back; the ioctl itself returns
+    /// 0. `own` is the endpoint's port id, `accepted` what ACCEPTREQ filled in; they are used for
+    /// CONNECT and ACCEPTREQ only. The mark of FENCE_MARK and the lists of GET_NODEIDS are stored
+    /// where the structure points to, not in it.
+    pub fn complete(&mut self, result: u64, own: PortId, accepted: AcceptRecord) {
         match self {
             Ioctl::Bind { record } => record.port = (result as u16).into(),
             Ioctl::Connect { record } => record.own = own,
@@ -417,10 +417,10 @@ impl Ioctl {
                 record.moved = (result as i32).into();
             }
             Ioctl::Register { record } => record.out_offset = (result as i64).into(),
-            Ioctl::GetNodeIds { .. } | Ioctl::PostedGetNodeIds { .. } => return result as i32,
+            Ioctl::GetNodeIds { record } => record.length = (result as i32).into(),
+            Ioctl::PostedGetNodeIds { record } => record.length = (result as i32).into(),
             _ => {}
         }
-        0
     }
 }
 
@@ -713,33 +713,32 @@ mod tests {
             reserved: [0; 4],
             handle: 0x1122_3344_5566_7788.into(),
         };
-        // Number, result of the call, return value, where the bytes differ from zero and how.
-        let cases: [(u32, u64, i32, usize, &[u8]); 8] = [
-            (0xc008_7301, 0x0441, 0, 0, &[0x41, 0x04]),
-            (0xc008_7303, 0x0441, 0, 0, &[3, 0, 0x41, 0x04]),
+        // Number, result of the call, where the bytes differ from zero and how.
+        let cases: [(u32, u64, usize, &[u8]); 9] = [
+            (0xc008_7301, 0x0441, 0, &[0x41, 0x04]),
+            (0xc008_7303, 0x0441, 0, &[3, 0, 0x41, 0x04]),
             (
                 0xc010_7304,
-                0,
                 0,
                 4,
                 &[1, 0, 2, 8, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11],
             ),
-            (0xc018_7306, 5, 0, 16, &[5]),
-            (0xc008_7307, 0x0102, 0, 16, &[2, 1]),
+            (0xc018_7306, 5, 16, &[5]),
+            (0xc008_7307, 0x0102, 16, &[2, 1]),
             (
                 0xc028_7308,
                 0x4000_0000_0000_1000,
-                0,
                 32,
                 &[0, 0x10, 0, 0, 0, 0, 0, 0x40],
             ),
-            (0xc018_730e, 3, 3, 0, &[]),
-            (0xc008_730f, 9, 0, 0, &[]),
+            (0xc018_730e, 3, 16, &[3]),
+            (0xc008_730e, 3, 8, &[3]),
+            (0xc008_730f, 9, 0, &[]),
         ];
-        for (request, result, returned, at, bytes) in cases {
+        for (request, result, at, bytes) in cases {
             let length = Ioctl::payload_len(request).unwrap();
             let mut ioctl = Ioctl::decode(request, [0], &[0; 40][..length]).unwrap();
-            assert_eq!(ioctl.complete(result, own, accepted), returned);
+            ioctl.complete(result, own, accepted);
             let mut expected = [0; 40];
             expected[at..at + bytes.len()].copy_from_slice(bytes);
             assert_eq!(ioctl.payload(), &expected[..length], "{request:#x}");
