@@ -506,6 +506,11 @@ fn the_bytes_of_the_page_register_a_window() {
         let mut payload = record_of_the_page();
         let wrong = fixture.call(0, near, &payload, [8, 0, 0]).0;
         assert_eq!(wrong, error(EFAULT), "no object has the token of the page");
+        let unmapped = fixture.open(0, "memory").unwrap();
+        let token = fixture.call(0, unmapped, &[], [80, 1, 0]).0.unwrap() as u64;
+        payload[..8].copy_from_slice(&token.to_le_bytes());
+        let wrong = fixture.call(0, near, &payload, [8, 0, 0]).0;
+        assert_eq!(wrong, error(EFAULT), "no program has mapped it");
         payload[..8].copy_from_slice(&mine.token.to_le_bytes());
         let (offset, answer) = fixture.call(0, near, &payload, [8, 0, 0]);
         assert_eq!(answer, payload);

@@ -25,6 +25,7 @@ fn register_a_window() -> libredox::error::Result<(Fd, usize)> {
     let none = CallFlags::empty();
     let memory = Fd::open("/scheme/scif/memory", O_RDWR, 0)?;
     let token = memory.call_rw(&mut [], none, &[80, 1, 0])?; // Provide: 1 page
+    // Here the program maps the page, by `fmap` of `memory`.
     let peer = Fd::open("/scheme/scif/1/2050", O_RDWR, 0)?; // connects
     let mut record = [0; 40]; // RegisterRecord
     record[0..8].copy_from_slice(&token.to_le_bytes());
@@ -83,7 +84,7 @@ fn the_page_has_the_lines_that_run_here() {
         rest = &rest[at + line.len()..];
         count += 1;
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 13);
 }
 
 #[test]
