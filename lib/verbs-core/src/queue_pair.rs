@@ -81,6 +81,16 @@ struct Rnr {
     is_refused: bool,
 }
 
+/// What is known of the peer's receives when one is lacking for the message of this number: the
+/// peer tells of new ones only now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inquiry {
+    /// The peer was asked.
+    Asked(u32),
+    /// It has answered.
+    Answered(u32),
+}
+
 /// The traffic of a queue pair since it was created, without requests that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -141,6 +151,7 @@ pub(crate) struct QueuePair {
     /// When the current request fails unless the peer has announced itself, in nanoseconds.
     peer_deadline: Option<u64>,
     rnr: Option<Rnr>,
+    inquiry: Option<Inquiry>,
     /// The program has asked for an event once the send queue has drained, and has not had it yet.
     owes_drained: bool,
 
@@ -187,6 +198,7 @@ impl QueuePair {
             is_failing: false,
             peer_deadline: None,
             rnr: None,
+            inquiry: None,
             owes_drained: false,
             receives: Queue::new(),
             held_receives: 0,

@@ -209,6 +209,39 @@ fn a_send_waits_for_a_receive_as_often_as_it_may() {
     }
 }
 
+/// A peer is told of new receives only now and then, but a message that may not be tried again
+/// must not fail because of that.
+#[test]
+fn a_receive_that_the_sender_has_not_heard_of_counts() {
+    let mut setup = Setup::default();
+    setup.attributes.rnr_retry = 0;
+    let (mut left, mut right) = pair(&setup);
+    for round in 0..8 {
+        for id in 0..4 {
+            right.receive(id, 0, 8);
+            settle(&mut left, &mut right);
+        }
+        for id in 0..4 {
+            left.send(id, 0, 8);
+        }
+        settle(&mut left, &mut right);
+        let all = [(0, Success), (1, Success), (2, Success), (3, Success)];
+        assert_eq!(left.send_results(), all, "{round}");
+        assert_eq!(right.receive_results(), all, "{round}");
+    }
+    // A message without a receive fails, after one question and its answer.
+    let records = |left: &End, right: &End| {
+        let ends = [left, right].map(|end| end.program.sent_records);
+        ends.into_iter().sum::<usize>()
+    };
+    let before = records(&left, &right);
+    left.send(5, 0, 8);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(5, RnrRetryExcErr)]);
+    // The third record tells of the error state.
+    assert_eq!(records(&left, &right) - before, 3);
+}
+
 #[test]
 fn seven_retries_are_for_ever_and_messages_stay_in_order() {
     for shared in [false, true] {

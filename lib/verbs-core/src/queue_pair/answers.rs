@@ -1,7 +1,7 @@
 //! Records that announce the peer's state, and its answers to what was sent.
 
 use super::requester::Step;
-use super::{Peer, QueuePair, Send, Stage, is_before};
+use super::{Inquiry, Peer, QueuePair, Send, Stage, is_before};
 use crate::objects::Objects;
 use crate::record::{Ack, Broken, Ready, Refusal};
 use crate::types::WcStatus;
@@ -124,7 +124,7 @@ impl QueuePair {
                 self.peer_gone(objects);
             }
             (self.sent, self.acked, self.expected) = (0, 0, 0);
-            self.rnr = None;
+            (self.rnr, self.inquiry) = (None, None);
             // An unreliable copy that has been begun begins anew.
             if let Some(send) = self.sends.get_mut(0) {
                 (send.way.copied, send.way.is_written) = (0, false);
@@ -132,6 +132,10 @@ impl QueuePair {
         }
         self.peer_deadline = None;
         self.peer = Peer::Ready(ready);
+        // What asks for an answer is none.
+        if let Some(Inquiry::Asked(number)) = self.inquiry.filter(|_| !ready.wants_answer) {
+            self.inquiry = Some(Inquiry::Answered(number));
+        }
         if ready.wants_answer && self.is_receiving() {
             self.introduce(objects, false);
         } else if !is_same {

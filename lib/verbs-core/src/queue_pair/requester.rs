@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::mem::take;
 
-use super::{Kept, Peer, QueuePair, Rnr, Send, Stage, Way, Whole, is_before};
+use super::{Inquiry, Kept, Peer, QueuePair, Rnr, Send, Stage, Way, Whole, is_before};
 use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Objects, record_bytes};
 use crate::record::{MAX_PAYLOAD, Marks, Piece, Ready, Record};
@@ -325,7 +325,7 @@ impl QueuePair {
         let total = work.request.data.len();
         if is_new
             && self.is_reliable()
-            && let Err(step) = self.wait_for_receive(now, &work.ready)
+            && let Err(step) = self.wait_for_receive(objects, now, work)
         {
             return step;
         }
@@ -442,8 +442,13 @@ impl QueuePair {
 
     /// Checks whether the peer has a receive for the next message, as far as this end knows. If
     /// not, the message waits or fails.
-    fn wait_for_receive(&mut self, now: Option<u64>, ready: &Ready) -> Result<(), Step> {
-        let has_room = ready.is_shared || is_before(self.sent, ready.limit);
+    fn wait_for_receive(
+        &mut self,
+        objects: &mut Objects,
+        now: Option<u64>,
+        work: &Work<'_>,
+    ) -> Result<(), Step> {
+        let has_room = work.ready.is_shared || is_before(self.sent, work.ready.limit);
         match self.rnr {
             None if has_room => return Ok(()),
             None if self.waits_without_end() => return Err(Step::Stay(Pause::Event)),
@@ -454,12 +459,31 @@ impl QueuePair {
         };
         match self.rnr {
             Some(rnr) if rnr.is_refused && now < rnr.until => {
-                Err(Step::Stay(Pause::Until(rnr.until)))
+                return Err(Step::Stay(Pause::Until(rnr.until)));
             }
-            _ if has_room => Ok(()),
-            Some(rnr) if now < rnr.until => Err(Step::Stay(Pause::Until(rnr.until))),
-            _ => Err(self.not_ready(now, ready, false)),
+            _ if has_room => return Ok(()),
+            Some(rnr) if now < rnr.until => return Err(Step::Stay(Pause::Until(rnr.until))),
+            _ => {}
         }
+        match self.must_inquire(objects) {
+            true => Err(Step::Stay(Pause::Event)),
+            false => Err(self.not_ready(now, &work.ready, false)),
+        }
+    }
+
+    /// Whether the peer's answer has to come before the lack of a receive counts as a try. Asks
+    /// the peer, unless an answer is outstanding.
+    fn must_inquire(&mut self, objects: &mut Objects) -> bool {
+        match self.inquiry {
+            _ if self.waits_without_end() => return false,
+            Some(Inquiry::Answered(number)) if number == self.sent => return false,
+            Some(Inquiry::Asked(_)) => {}
+            _ => {
+                self.inquiry = Some(Inquiry::Asked(self.sent));
+                self.introduce(objects, true);
+            }
+        }
+        true
     }
 
     /// Whether messages wait for a receive of the peer without limit. That needs no clock, because
@@ -471,6 +495,8 @@ impl QueuePair {
 
     /// Handles the lack of a receive at the peer: the message waits once more, or fails.
     pub(super) fn not_ready(&mut self, now: u64, ready: &Ready, is_refused: bool) -> Step {
+        self.inquiry
+            .take_if(|of| matches!(of, Inquiry::Answered(_)));
         let used = self.rnr.map_or(0, |rnr| rnr.used);
         let most = self.attributes.rnr_retry;
         if !self.waits_without_end() && used >= most {
