@@ -6,15 +6,14 @@ mod progress;
 mod shared;
 mod taking;
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::attributes::Attributes;
 use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
-use crate::keys::{KeyTable, Region, WindowType};
-use crate::numbered::{LaneTable, Numbered};
-use crate::objects::{Budget, Event, Lane, Objects, Subject};
+use crate::keys::{Region, WindowType};
+use crate::numbered::Numbered;
+use crate::objects::{Event, Lane, Objects, Subject};
 use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
@@ -116,24 +115,11 @@ impl Context {
     /// earlier context at the same address.
     pub fn new(first_generation: u32) -> Context {
         Context {
-            objects: Objects {
-                keys: KeyTable::default(),
-                cqs: Table::new(MAX_CQS),
-                srqs: Table::new(MAX_SRQS),
-                lanes: LaneTable::new(),
-                handles: Table::new(MAX_AHS),
-                routes: BTreeMap::new(),
-                groups: BTreeMap::new(),
-                qkey_violations: 0,
-                events: VecDeque::new(),
-                stamp: 0,
-                stale: Vec::new(),
-                overrun: Vec::new(),
-                places: Vec::new(),
-                owed: 0,
-                is_waited_for: false,
-                budget: Budget::default(),
-            },
+            objects: Objects::new(
+                Table::new(MAX_CQS),
+                Table::new(MAX_SRQS),
+                Table::new(MAX_AHS),
+            ),
             domains: Table::new(MAX_PDS),
             xrc_domains: Table::new(MAX_XRCDS),
             qps: Numbered::new(),

@@ -164,6 +164,11 @@ impl<T> Numbered<T> {
         Some(self.pairs.remove(index).1)
     }
 
+    /// Removes the queue pairs whose numbers are not to be kept.
+    pub fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
+        self.pairs.retain(|(of, _)| keeps(*of));
+    }
+
     /// The number of queue pairs.
     pub fn len(&self) -> usize {
         self.pairs.len()

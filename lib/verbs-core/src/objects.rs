@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::address::{AddressVector, Gid, LanePeer};
 use crate::completion::{Added, CompletionQueue, Slots};
 use crate::host::{Host, LaneId, Place};
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, MAX_REGIONS};
 use crate::numbered::{LaneTable, Numbered};
 use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
@@ -73,6 +73,9 @@ pub(crate) struct Staged {
     pub first: DatagramPiece,
     pub bytes: Vec<u8>,
 }
+
+/// Most keys of a lane's peer that are remembered: more than a peer has at a time.
+pub(crate) const MOST_KNOWN: usize = 2 * MAX_REGIONS;
 
 /// What is known of a key of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +165,8 @@ pub(crate) struct Objects {
     pub events: VecDeque<Event>,
     /// The stamp of the newest window.
     pub stamp: u64,
+    /// A lane remembers more than [`MOST_KNOWN`] keys.
+    pub has_many_keys: bool,
     /// Keys that have become invalid, and whose windows are still to be withdrawn.
     pub stale: Vec<u32>,
     /// Completion queues that were overrun, and whose queue pairs still have to fail.
@@ -201,6 +206,33 @@ const PIECE: u64 = 4096;
 const WHOLE: u64 = 64 << 10;
 
 impl Objects {
+    /// No objects, with these tables.
+    pub fn new(
+        cqs: Table<CompletionQueue>,
+        srqs: Table<SharedReceiveQueue>,
+        handles: Table<AddressHandle>,
+    ) -> Objects {
+        Objects {
+            keys: KeyTable::default(),
+            cqs,
+            srqs,
+            lanes: LaneTable::new(),
+            handles,
+            routes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            qkey_violations: 0,
+            events: VecDeque::new(),
+            stamp: 0,
+            has_many_keys: false,
+            stale: Vec::new(),
+            overrun: Vec::new(),
+            places: Vec::new(),
+            owed: 0,
+            is_waited_for: false,
+            budget: Budget::default(),
+        }
+    }
+
     /// How many of these bytes, the rest of a copy, may be copied now.
     pub fn piece(&self, rest: u64) -> u64 {
         let most = self.budget.left.max(WHOLE);

@@ -2,12 +2,12 @@
 
 mod pair;
 
-use pair::{LANE, REGION, Setup, apart, pair, settle, wait};
+use pair::{End, LANE, REGION, Setup, apart, pair, settle, wait};
 use verbs_core::attributes::Attributes;
 use verbs_core::host::{Host, Source, Target};
 use verbs_core::record::{Ack, Address, HEADER_BYTES, Piece, Record};
 use verbs_core::types::WcStatus::{LocProtErr, RetryExcErr, Success, WrFlushErr};
-use verbs_core::types::{AttributeMask as M, Error, EventType, Opcode, QpState};
+use verbs_core::types::{Access, AttributeMask as M, Error, EventType, Opcode, QpState};
 use verbs_core::{Event, Subject};
 
 const ERROR: QpState = QpState::Err;
@@ -217,6 +217,33 @@ fn a_peer_that_takes_no_answers_and_dies() {
     for _ in 0..1000 {
         left.progress();
     }
+    let fatal = Event::Async(EventType::QpFatal, Subject::Qp(1));
+    assert_eq!(left.events(), [fatal, Event::LaneOver(LANE)]);
+}
+
+#[test]
+fn what_waits_for_a_peer_that_takes_nothing_has_a_bound() {
+    let (mut left, mut right) = pair(&Setup::default());
+    left.program.ring = 0;
+    let attributes = Attributes {
+        access: Access::REMOTE_READ,
+        ..Attributes::default()
+    };
+    let change = |left: &mut End, times| {
+        for _ in 0..times {
+            left.modify(QpState::Rts, attributes, M::ACCESS_FLAGS);
+            left.progress();
+        }
+    };
+    change(&mut left, 30_000);
+    assert_eq!(left.events(), []);
+    // A peer that takes what is there keeps its lane.
+    left.program.ring = 1 << 16;
+    settle(&mut left, &mut right);
+    left.program.ring = 0;
+    change(&mut left, 30_000);
+    assert_eq!(left.events(), []);
+    change(&mut left, 2_769);
     let fatal = Event::Async(EventType::QpFatal, Subject::Qp(1));
     assert_eq!(left.events(), [fatal, Event::LaneOver(LANE)]);
 }

@@ -1,13 +1,15 @@
 //! The progress of a context: receives records, executes requests, and acts on deadlines.
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::take;
 
 use super::Context;
 use super::taking::{Over, RECORDS_AT_ONCE, Short, activate};
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
-use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
+use crate::objects::{Event, Exposed, Known, Lane, MOST_KNOWN, Route, record_bytes};
 use crate::queue_pair::{Pause, QueuePair, drop_bytes, known};
 use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
@@ -17,6 +19,10 @@ use crate::work::{Segment, total};
 /// Most records that may wait for room on a lane; beyond that nothing more is received from its
 /// peer. A peer that keeps to the protocol never causes so many answers: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
+
+/// Most records that may wait for room on a lane whatever the program does: a peer that takes
+/// none of so many counts as one that breaks the protocol.
+const MOST_TOLD: usize = 2 * MOST_WAITING;
 
 /// After so many calls in a row that received something, acknowledgements are sent as records of
 /// their own.
@@ -58,6 +64,9 @@ impl Context {
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
         self.objects.budget.left = self.objects.budget.most;
+        if take(&mut self.objects.has_many_keys) {
+            self.forget_keys();
+        }
         while let Some(key) = self.objects.stale.pop() {
             self.objects.withdraw(host, key);
         }
@@ -86,6 +95,7 @@ impl Context {
         while let Some(lane) = next {
             let is_done = self.flush(host, lane, acknowledges) && host.flush(lane);
             has_room &= is_done;
+            progress.is_busy |= !is_done && self.bound_told(host, lane);
             next = self.objects.lanes.next_from(lane.0 + 1);
         }
         // A request that waited behind records can be executed now.
@@ -179,6 +189,16 @@ impl Context {
                 let _ = host.send(id, &header, crate::host::Source::Bytes(&[]));
             }
         }
+    }
+
+    /// Ends a lane on which too many records wait. Returns whether it did.
+    fn bound_told<H: Host>(&mut self, host: &mut H, id: LaneId) -> bool {
+        let lane = self.objects.lanes.get(id);
+        let is_over = lane.is_some_and(|lane| lane.outbox.len() > MOST_TOLD);
+        if is_over {
+            self.lane_over(host, id, false);
+        }
+        is_over
     }
 
     // ---- Receiving records ----
@@ -453,6 +473,17 @@ impl Context {
         }
     }
 
+    /// Forgets the peers' keys that no request waits for, on lanes that remember too many: who
+    /// needs one of them again asks again.
+    fn forget_keys(&mut self) {
+        let lanes = self.objects.lanes.iter_mut();
+        for (id, lane) in lanes.filter(|(_, lane)| lane.known.len() > MOST_KNOWN) {
+            let its = self.qps.values().filter(|qp| qp.lane == Some(id));
+            let wanted: BTreeSet<u32> = its.filter_map(QueuePair::wanted_key).collect();
+            lane.known.retain(|key| wanted.contains(&key));
+        }
+    }
+
     // ---- The end of a lane ----
 
     /// Ends a lane, whose owner closes the connection.
@@ -509,3 +540,81 @@ fn payload_of(record: &Record) -> usize {
 
 /// A record without a payload is only a header.
 const _: () = assert!(record_bytes(0) == HEADER_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::{self, BASE, Program};
+    use crate::record::Ready;
+    use crate::types::{Access, AttributeMask, Opcode, QpState, QpType};
+    use crate::work::{Capacity, QpInit, Remote, SendRequest};
+
+    const LANE: LaneId = LaneId(7);
+
+    #[test]
+    fn keys_that_a_peer_has_never_answered_are_forgotten() {
+        let mut context = Context::new(1);
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(1).unwrap());
+        let init = QpInit {
+            kind: QpType::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            xrcd: None,
+            capacity: Capacity {
+                send_wr: 1,
+                inline: 8,
+                ..Capacity::default()
+            },
+            signal_all: false,
+        };
+        context.create_qp(2, init).unwrap();
+        let (mut program, mut peer) = (Program::new(8), Program::new(8));
+        program.join(LANE, &mut peer, LANE);
+        context.open_lane(LANE, pd).unwrap();
+        let mut attributes = demo::attributes();
+        for life in 1..40_000 {
+            attributes.state = QpState::Reset;
+            context
+                .modify_qp(2, &attributes, AttributeMask::STATE)
+                .unwrap();
+            attributes.dest_qpn = 3;
+            for (state, mask) in demo::ways(QpType::Rc) {
+                attributes.state = state;
+                context.modify_qp(2, &attributes, mask).unwrap();
+            }
+            context.attach(2, LANE).unwrap();
+            let address = Address {
+                destination: 2,
+                source: 3,
+                generation: 0,
+            };
+            let ready = Ready {
+                generation: life,
+                limit: 0,
+                is_shared: false,
+                wants_answer: false,
+                access: Access::REMOTE,
+                rnr_timer: 12,
+                reads: 4,
+            };
+            peer.inject(LANE, &Record::Ready(address, ready).encode());
+            let mut request = SendRequest::new(1, Opcode::RdmaWrite, Vec::new());
+            request.flags = crate::types::SendFlags::INLINE;
+            request.data = crate::work::Data::Inline(vec![0; 8]);
+            request.remote = Remote {
+                address: BASE,
+                key: life << 8,
+            };
+            context.post_send(2, request).unwrap();
+            while context.progress(&mut program, 0).is_busy {}
+            let arrived = peer.available(LANE, usize::MAX).bytes;
+            peer.receive(LANE, Target::Nowhere(arrived)).unwrap();
+            let known = &context.objects.lanes.get(LANE).unwrap().known;
+            // The key that a request waits for is kept.
+            assert_eq!(known.get(life << 8), Some(&Known::Asked));
+            assert!(known.len() < 35_000, "{}", known.len());
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::requester::{Pause, Step, Work};
 use super::{QueuePair, Whole};
 use crate::host::{Host, LaneId, NotMoved, NotThere, Place, Source};
 use crate::keys::Denied;
-use crate::objects::{Known, Objects};
+use crate::objects::{Known, MOST_KNOWN, Objects};
 use crate::record::{Answer, AtomicCall, Broken, Fault, Grant, Record};
 use crate::types::{Access, Atomic, Opcode, WcStatus};
 use crate::work::{Data, SendRequest};
@@ -282,6 +282,7 @@ impl QueuePair {
             Some(Known::Asked) => wait,
             None => {
                 lane.known.insert(key, Known::Asked);
+                objects.has_many_keys |= lane.known.len() > MOST_KNOWN;
                 lane.outbox.push_back(Record::Expose(key));
                 wait
             }
@@ -294,6 +295,12 @@ impl QueuePair {
                 Err(self.undeliverable(WcStatus::RemOpErr))
             }
         }
+    }
+
+    /// The peer's key that the current send may wait for.
+    pub fn wanted_key(&self) -> Option<u32> {
+        let send = self.sends.get(self.cursor)?;
+        Some(send.whole()?.request.remote.key)
     }
 
     /// Fails a wrong one-sided request. If the queue pair is reliable, the peer's one fails too.
