@@ -60,6 +60,10 @@ pub(crate) enum Route {
     None,
 }
 
+/// Most destinations that are remembered: more than there are queue pairs, each of which waits
+/// for one at a time.
+const MOST_ROUTES: usize = 8192;
+
 /// An address handle.
 #[derive(Debug)]
 pub(crate) struct AddressHandle {
@@ -330,6 +334,15 @@ impl Objects {
             lane.outbox.push_back(Record::Revoke(key));
         }
         true
+    }
+
+    /// Notes how datagrams reach a destination. Before there are too many of them all are
+    /// forgotten: who needs one again asks again.
+    pub fn set_route(&mut self, destination: Destination, route: Route) {
+        if self.routes.len() >= MOST_ROUTES {
+            self.routes.clear();
+        }
+        self.routes.insert(destination, route);
     }
 
     /// Queues a record, which is sent as soon as the lane has room.

@@ -93,7 +93,7 @@ impl Context {
             Some(lane) => Route::Lane(lane),
             None => Route::None,
         };
-        self.objects.routes.insert(destination, route);
+        self.objects.set_route(destination, route);
         Ok(())
     }
 
@@ -319,11 +319,14 @@ fn fits(staged: &Staged, piece: &DatagramPiece) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo;
-    use crate::work::{Capacity, QpInit};
+    use crate::Event;
+    use crate::address::Datagram;
+    use crate::demo::{self, Program};
+    use crate::types::Opcode;
+    use crate::work::{Capacity, QpInit, SendRequest};
 
-    #[test]
-    fn the_counter_of_wrong_keys_stays_at_its_largest_value() {
+    /// A context with the queue pair 2, which can send datagrams, and its protection domain.
+    fn with_queue_pair() -> (Context, Id) {
         let mut context = Context::new(1);
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(1).unwrap());
         let init = QpInit {
@@ -333,8 +336,11 @@ mod tests {
             recv_cq: cq,
             srq: None,
             xrcd: None,
-            capacity: Capacity::default(),
-            signal_all: false,
+            capacity: Capacity {
+                send_wr: 1,
+                ..Capacity::default()
+            },
+            signal_all: true,
         };
         context.create_qp(2, init).unwrap();
         let mut attributes = demo::attributes();
@@ -343,6 +349,44 @@ mod tests {
             attributes.state = state;
             context.modify_qp(2, &attributes, mask).unwrap();
         }
+        (context, pd)
+    }
+
+    #[test]
+    fn destinations_without_end_are_not_all_remembered() {
+        const LANE: LaneId = LaneId(7);
+        let (mut context, pd) = with_queue_pair();
+        let (mut program, mut peer) = (Program::new(8), Program::new(8));
+        program.join(LANE, &mut peer, LANE);
+        context.open_datagram_lane(LANE).unwrap();
+        let vector = AddressVector {
+            lid: 2,
+            ..AddressVector::default()
+        };
+        let ah = context.create_ah(pd, vector).unwrap();
+        for qpn in 0..20_000 {
+            let mut request = SendRequest::new(1, Opcode::Send, Vec::new());
+            request.datagram = Datagram { ah, qpn, qkey: 5 };
+            context.post_send(2, request).unwrap();
+            while context.progress(&mut program, 0).is_busy {}
+            let destination = Destination { lid: 2, qpn };
+            let asked = context.next_event();
+            assert_eq!(asked, Some(Event::LaneWanted(destination)));
+            context.route(destination, Some(LANE)).unwrap();
+            context.progress(&mut program, 0);
+            // The route was used.
+            let arrived = peer.available(LANE, usize::MAX).bytes;
+            assert_ne!(arrived, 0);
+            peer.receive(LANE, Target::Nowhere(arrived)).unwrap();
+            context.poll_cq(Id(0)).unwrap().unwrap();
+            let routes = context.objects.routes.len();
+            assert!(routes <= 10_000, "{routes}");
+        }
+    }
+
+    #[test]
+    fn the_counter_of_wrong_keys_stays_at_its_largest_value() {
+        let (mut context, _) = with_queue_pair();
         context.objects.qkey_violations = u32::MAX - 1;
         for _ in 0..3 {
             let qp = context.qps.get_mut(2).unwrap();

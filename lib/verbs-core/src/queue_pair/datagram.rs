@@ -64,7 +64,7 @@ impl QueuePair {
             Some(Route::None) => self.finish(WcStatus::Success),
             Some(Route::Wanted) => self.wait_for_peer(now),
             None => {
-                objects.routes.insert(destination, Route::Wanted);
+                objects.set_route(destination, Route::Wanted);
                 objects.events.push_back(Event::LaneWanted(destination));
                 self.wait_for_peer(now)
             }
