@@ -54,6 +54,8 @@ pub struct Destination {
 pub(crate) enum Route {
     /// The owner was asked for a lane.
     Wanted,
+    /// It was asked, and a datagram has waited in vain. Others do not wait until it answers.
+    Late,
     /// By this lane.
     Lane(LaneId),
     /// It cannot be reached. This counts for the next datagram only.

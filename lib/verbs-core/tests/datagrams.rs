@@ -2,76 +2,21 @@
 
 mod pair;
 
-use pair::{End, LANE, REGION, Setup, settle, wait};
+use pair::datagrams::{GROUP, QKEY, datagram, ends, routed, setup};
+use pair::{End, LANE, REGION, Setup, settle};
 use verbs_core::address::{
     AddressVector, Datagram, GRH_BYTES, GlobalRoute, LanePeer, MULTICAST_QPN, OWN_QKEY, gid,
 };
 use verbs_core::attributes::Attributes;
 use verbs_core::demo::BASE;
-use verbs_core::host::LaneId;
 use verbs_core::record::{DatagramPiece, Marks, Record};
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{LocLenErr, LocProtErr, Success, WrFlushErr};
 use verbs_core::types::{
-    AttributeMask as M, Error, EventType, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode,
+    AttributeMask as M, Error, EventType, Opcode, QpState, SendFlags, WcFlags, WcOpcode,
 };
 use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
 use verbs_core::{Destination, Event, Subject};
-
-const QKEY: u32 = 0x1111_1111;
-const GROUP: [u8; 16] = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
-const TO_RIGHT: Destination = Destination { lid: 2, qpn: 2 };
-
-fn setup() -> Setup {
-    let mut setup = Setup {
-        kind: QpType::Ud,
-        ..Setup::default()
-    };
-    setup.attributes.qkey = QKEY;
-    setup
-}
-
-/// Two ends with queue pairs that can send, a lane, no route, and an address handle to the right.
-fn ends(setup: &Setup) -> (End, End, Id) {
-    let (mut left, mut right) = (End::new(1, setup), End::new(2, setup));
-    left.program.join(LANE, &mut right.program, LANE);
-    for end in [&mut left, &mut right] {
-        end.context.open_datagram_lane(LANE).unwrap();
-        end.enter_init(setup);
-        end.enter_rtr(setup, 0);
-        end.enter_rts(setup);
-    }
-    left.context.set_lane_peer(LANE, LanePeer::Port(2)).unwrap();
-    right
-        .context
-        .set_lane_peer(LANE, LanePeer::Port(1))
-        .unwrap();
-    let vector = AddressVector {
-        lid: 2,
-        ..AddressVector::default()
-    };
-    let ah = left.context.create_ah(left.pd, vector).unwrap();
-    (left, right, ah)
-}
-
-/// As [`ends`], with a route.
-fn routed(setup: &Setup) -> (End, End, Id) {
-    let (mut left, right, ah) = ends(setup);
-    left.context.route(TO_RIGHT, Some(LANE)).unwrap();
-    (left, right, ah)
-}
-
-fn datagram(end: &End, id: u64, length: u32, ah: Id) -> SendRequest {
-    let datagram = Datagram {
-        ah,
-        qpn: 2,
-        qkey: QKEY,
-    };
-    SendRequest {
-        datagram,
-        ..SendRequest::new(id, Opcode::Send, vec![end.segment(0, length)])
-    }
-}
 
 #[test]
 fn a_datagram_brings_its_bytes_and_where_they_come_from() {
@@ -138,63 +83,6 @@ fn a_global_route_is_in_front_of_the_bytes() {
     );
     let bytes = [right.bytes(110, 3), right.bytes(200, 5)].concat();
     assert_eq!(bytes, b"datagram");
-}
-
-#[test]
-fn a_lane_is_wanted_once_and_found() {
-    let (mut left, mut right, ah) = ends(&setup());
-    right.receive(10, 0, 64);
-    right.receive(11, 0, 64);
-    left.post(datagram(&left, 1, 8, ah));
-    left.post(datagram(&left, 2, 8, ah));
-    settle(&mut left, &mut right);
-    assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
-    assert_eq!(left.send_results(), []);
-    left.context.route(TO_RIGHT, Some(LANE)).unwrap();
-    settle(&mut left, &mut right);
-    assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
-    assert_eq!(right.receive_results(), [(10, Success), (11, Success)]);
-    // A route that is forgotten is asked for again.
-    right.receive(12, 0, 64);
-    left.context.forget_routes(LANE);
-    left.post(datagram(&left, 4, 8, ah));
-    settle(&mut left, &mut right);
-    assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
-    left.context.route(TO_RIGHT, Some(LANE)).unwrap();
-    settle(&mut left, &mut right);
-    assert_eq!(right.receive_results(), [(12, Success)]);
-    // A lane that has ended leads nowhere.
-    right.program.cut(LANE);
-    settle(&mut left, &mut right);
-    assert_eq!(left.events(), [Event::LaneOver(LANE)]);
-    left.post(datagram(&left, 3, 8, ah));
-    settle(&mut left, &mut right);
-    assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
-    let unknown = left.context.route(TO_RIGHT, Some(LaneId(99)));
-    assert_eq!(unknown, Err(Error::NotFound));
-}
-
-#[test]
-fn datagrams_to_nowhere_are_dropped() {
-    let (mut left, mut right, ah) = ends(&setup());
-    // Nobody answers: a datagram waits half a second.
-    left.post(datagram(&left, 1, 8, ah));
-    settle(&mut left, &mut right);
-    wait(&mut left, &mut right, 499_999_999);
-    assert_eq!((left.send_results(), left.events().len()), (vec![], 1));
-    wait(&mut left, &mut right, 1);
-    assert_eq!(left.send_results(), [(1, Success)]);
-    // Nobody is there: this answer counts for one datagram.
-    left.context.route(TO_RIGHT, None).unwrap();
-    left.post(datagram(&left, 2, 8, ah));
-    settle(&mut left, &mut right);
-    assert_eq!(
-        (left.send_results(), left.events()),
-        (vec![(2, Success)], vec![])
-    );
-    left.post(datagram(&left, 3, 8, ah));
-    settle(&mut left, &mut right);
-    assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
 }
 
 /// A name, what is done to the right end, the length and the key of the datagram that is then

@@ -61,21 +61,34 @@ impl QueuePair {
             Some(Route::Lane(lane)) => self.send_datagram(objects, host, now, lane),
             // The lane that carried its first piece has ended.
             _ if !is_new => self.finish(WcStatus::Success),
-            Some(Route::None) => self.finish(WcStatus::Success),
-            Some(Route::Wanted) => self.wait_for_peer(now),
+            Some(Route::None | Route::Late) => self.finish(WcStatus::Success),
+            Some(Route::Wanted) => self.wait_for_lane(objects, now, destination),
             None => {
                 objects.set_route(destination, Route::Wanted);
                 objects.events.push_back(Event::LaneWanted(destination));
-                self.wait_for_peer(now)
+                self.wait_for_lane(objects, now, destination)
             }
         };
         if !matches!(step, Step::Stay(_)) {
             self.release_lanes(objects);
             // The next datagram asks again.
-            let route = objects.routes.get(&destination);
-            if matches!(route, Some(Route::None | Route::Wanted)) {
+            if objects.routes.get(&destination) == Some(&Route::None) {
                 objects.routes.remove(&destination);
             }
+        }
+        step
+    }
+
+    /// The step of a datagram that waits until the owner of the context has found a lane.
+    fn wait_for_lane(
+        &mut self,
+        objects: &mut Objects,
+        now: Option<u64>,
+        destination: Destination,
+    ) -> Step {
+        let step = self.wait_for_peer(now);
+        if matches!(step, Step::Over(_)) {
+            objects.set_route(destination, Route::Late);
         }
         step
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod datagrams;
+
 use verbs_core::attributes::Attributes;
 use verbs_core::context::Context;
 use verbs_core::demo::{self, BASE, Program};
