@@ -7,7 +7,7 @@ use verbs_abi::records as abi;
 use verbs_core::attributes::Attributes;
 use verbs_core::table::Id;
 use verbs_core::types::{Access, AttributeMask, QpState, QpType};
-use verbs_core::work::{Capacity, QpInit};
+use verbs_core::work::{Capacity, QpInit, Segment};
 
 use super::{Call, release_slots, remove, report, state_of};
 use crate::context::Context;
@@ -203,9 +203,11 @@ fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
 }
 
 /// Places for scatter/gather elements that a queue pair is charged for; none if a library runs it.
+/// A send whose inline data takes more memory than its elements counts as so many elements.
 fn slots(number: u32, capacity: &Capacity) -> u64 {
     let places = |requests: u32, elements: u32| u64::from(requests) * u64::from(elements.max(1));
-    let sends = places(capacity.send_wr, capacity.send_sge);
+    let inline = capacity.inline.div_ceil(size_of::<Segment>() as u32);
+    let sends = places(capacity.send_wr, capacity.send_sge.max(inline));
     let all = sends.saturating_add(places(capacity.recv_wr, capacity.recv_sge));
     if number < FIRST_LIBRARY_QPN { all } else { 0 }
 }

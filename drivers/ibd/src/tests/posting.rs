@@ -213,3 +213,30 @@ fn limits_of_a_user() {
     };
     assert_eq!(fixture.give(ResizeCq, &bigger), Err(ENOMEM));
 }
+
+#[test]
+fn inline_data_counts_as_elements() {
+    let mut fixture = Fixture::new();
+    let with = |max_send_sge, max_inline_data| abi::CreateQp {
+        max_send_sge,
+        max_inline_data,
+        ..create_qp()
+    };
+    // Four receives of an element, and four sends of the larger one.
+    let sizes = [
+        (with(0, 0), 4 + 4),
+        (with(1, 16), 4 + 4),
+        (with(1, 17), 4 + 2 * 4),
+        (with(3, 17), 4 + 3 * 4),
+        (with(1, 1024), 4 + 64 * 4),
+    ];
+    for (request, expected) in sizes {
+        let used = fixture.counter("slots");
+        assert!(fixture.give(CreateQp, &request).is_ok());
+        assert_eq!(fixture.counter("slots") - used, expected);
+    }
+    let limit = format!("slots_per_user {}", fixture.counter("slots") + 259);
+    fixture.device.shared.accounts.set(&limit).unwrap();
+    assert_eq!(fixture.give(CreateQp, &with(1, 1024)), Err(ENOMEM));
+    assert!(fixture.give(CreateQp, &with(1, 1008)).is_ok());
+}
