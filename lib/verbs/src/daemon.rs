@@ -125,6 +125,11 @@ impl Daemon {
         }
     }
 
+    /// Whether the daemon is known to have died.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     // ---- Commands ----
 
     /// Sends a command and returns its answer.

@@ -413,13 +413,14 @@ impl Context {
         let mut state = self.lock();
         // What has arrived was sent before the queue pair joined, and is not for it.
         self.advance(&mut state);
+        let was_member = state.engine.core.is_member(number, &gid);
         state.engine.core.attach_multicast(number, gid, lid)?;
         drop(state);
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
         // Connecting may take a second. Calls of other threads go on meanwhile.
         drop(daemon);
         let joined = told.and_then(|()| self.join_relay());
-        if joined.is_err() {
+        if joined.is_err() && !was_member {
             // The error is that another thread has destroyed the queue pair.
             let _ = self.lock().engine.core.detach_multicast(number, gid);
             let _ = self.daemon().ask::<_, ()>(Command::DetachMcast, &request);
@@ -463,7 +464,11 @@ impl Context {
             mlid: lid,
             reserved: 0,
         };
-        daemon.ask::<_, ()>(Command::DetachMcast, &request)?;
+        let told = daemon.ask::<_, ()>(Command::DetachMcast, &request);
+        // A daemon that has died has no members any more, and the queue pair must be able to end.
+        if !daemon.is_lost() {
+            told?;
+        }
         Ok(self.lock().engine.core.detach_multicast(number, gid)?)
     }
 
@@ -571,3 +576,6 @@ impl Context {
         Ok(self.lock().engine.core.query_qp(number)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

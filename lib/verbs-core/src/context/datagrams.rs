@@ -164,6 +164,12 @@ impl Context {
         Ok(())
     }
 
+    /// Whether a queue pair is a member of this group.
+    pub fn is_member(&self, number: u32, gid: &Gid) -> bool {
+        let members = self.objects.groups.get(gid);
+        members.is_some_and(|members| members.contains(&number))
+    }
+
     pub(super) fn is_in_group(&self, number: u32) -> bool {
         let mut groups = self.objects.groups.values();
         groups.any(|members| members.contains(&number))
