@@ -302,7 +302,6 @@ fn query(qp: *mut Qp, to: *mut QpAttr, init: *mut QpInitAttr) -> Result<()> {
     let (of, context) = find(qp)?;
     let view = context.raw.query_qp(of.qp_num).map_err(errno_of)?;
     let attributes = &view.attributes;
-    let is_draining = view.state == QpState::Sqd && view.queued.0 > 0;
     let found = QpAttr {
         qp_state: view.state as u32,
         cur_qp_state: view.state as u32,
@@ -320,7 +319,7 @@ fn query(qp: *mut Qp, to: *mut QpAttr, init: *mut QpInitAttr) -> Result<()> {
         }),
         pkey_index: attributes.pkey_index,
         en_sqd_async_notify: u8::from(attributes.notify_drained),
-        sq_draining: u8::from(is_draining),
+        sq_draining: u8::from(view.is_draining),
         max_rd_atomic: attributes.max_rd_atomic,
         max_dest_rd_atomic: attributes.max_dest_rd_atomic,
         min_rnr_timer: attributes.min_rnr_timer,

@@ -66,6 +66,8 @@ pub struct QpView {
     pub init: QpInit,
     /// Sends and receives that are queued.
     pub queued: (usize, usize),
+    /// It is in SQD, and a send has begun and has not ended.
+    pub is_draining: bool,
     /// Its traffic.
     pub traffic: Traffic,
 }
@@ -485,6 +487,7 @@ impl Context {
             attributes: qp.attributes,
             init: qp.init,
             queued: qp.queued(),
+            is_draining: qp.is_draining(),
             traffic: qp.traffic,
         })
     }

@@ -527,11 +527,16 @@ impl QueuePair {
         Ok(is_told)
     }
 
+    /// Whether it is in SQD, and a send has begun and has not ended.
+    pub fn is_draining(&self) -> bool {
+        let front = self.sends.front();
+        self.state == QpState::Sqd && front.is_some_and(|send| send.way.has_begun)
+    }
+
     /// Raises `SqDrained` once the send queue has drained, if the program asked for it.
     #[inline]
     fn look_drained(&mut self, objects: &mut Objects) {
-        let is_drained = || self.sends.front().is_none_or(|send| !send.way.has_begun);
-        if self.state == QpState::Sqd && self.owes_drained && is_drained() {
+        if self.state == QpState::Sqd && self.owes_drained && !self.is_draining() {
             self.owes_drained = false;
             objects.event(EventType::SqDrained, Subject::Qp(self.number));
         }

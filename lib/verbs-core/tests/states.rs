@@ -71,9 +71,13 @@ fn a_send_queue_drains_and_goes_on() {
     };
     left.modify(QpState::Sqd, attributes, M::EN_SQD_ASYNC_NOTIFY);
     assert_eq!(left.qp_events(), []);
+    let is_draining = |left: &End| left.context.query_qp(1).unwrap().is_draining;
+    assert!(is_draining(&left));
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, Success)]);
     assert_eq!(left.qp_events(), [EventType::SqDrained]);
+    // The second request has not begun.
+    assert!(!is_draining(&left));
     left.send(3, 0, 8);
     right.receive(11, 0, 8);
     right.receive(12, 0, 8);

@@ -6,7 +6,7 @@ use syscall::error::{EBUSY, EINVAL, ENOMEM, EOPNOTSUPP, EPERM, Error, Result};
 use verbs_abi::records as abi;
 use verbs_core::attributes::Attributes;
 use verbs_core::table::Id;
-use verbs_core::types::{Access, AttributeMask, QpState, QpType};
+use verbs_core::types::{Access, AttributeMask, QpType};
 use verbs_core::work::{Capacity, QpInit, Segment};
 
 use super::{Call, release_slots, remove, report, state_of};
@@ -305,7 +305,6 @@ pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
         .query_qp(qp.number)
         .map_err(refused)?;
     let (attributes, capacity) = (&view.attributes, &view.init.capacity);
-    let is_draining = view.state == QpState::Sqd && view.queued.0 > 0;
     let answer = abi::QueryQpAnswer {
         dest: qp.destination,
         alt_dest: qp.other,
@@ -323,7 +322,7 @@ pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
         qp_state: view.state as u8,
         cur_qp_state: view.state as u8,
         path_mtu: attributes.path_mtu,
-        sq_draining: is_draining.into(),
+        sq_draining: view.is_draining.into(),
         max_rd_atomic: attributes.max_rd_atomic,
         max_dest_rd_atomic: attributes.max_dest_rd_atomic,
         min_rnr_timer: attributes.min_rnr_timer,
