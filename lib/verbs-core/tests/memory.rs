@@ -4,6 +4,7 @@
 mod pair;
 
 use pair::{ALL, End, Setup, pair, settle};
+use verbs_core::attributes::Attributes;
 use verbs_core::demo::BASE;
 use verbs_core::keys::Region;
 use verbs_core::record::{Address, AtomicCall, Record};
@@ -11,7 +12,7 @@ use verbs_core::types::Atomic;
 use verbs_core::types::WcStatus::{
     LocProtErr, RemAccessErr, RemInvReqErr, RemOpErr, Success, WrFlushErr,
 };
-use verbs_core::types::{Access, EventType, Opcode, QpState, WcOpcode};
+use verbs_core::types::{Access, AttributeMask as M, EventType, Opcode, QpState, WcOpcode};
 use verbs_core::work::{Data, ReceiveRequest, Segment};
 use verbs_core::{Event, Subject};
 
@@ -265,6 +266,50 @@ fn an_atomic_operation_is_asked_for_once() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [1, 2, 3].map(|id| (id, Success)));
     assert_eq!(word(&right, 72), 1);
+}
+
+/// What happens to keys between the question and the answer is nobody else's matter: the lane
+/// serves other queue pairs, too.
+#[test]
+fn the_answer_to_an_atomic_operation_is_awaited() {
+    for expected in [LocProtErr, RemAccessErr] {
+        let (mut left, mut right) = ends();
+        let (own, key) = (page(&mut left, 1, ALL), right.key);
+        left.post(left.one_sided(1, Opcode::RdmaRead, (8, 8), (72, key)));
+        right.receive(10, 256, 8);
+        settle(&mut left, &mut right);
+        // The answer comes before the acknowledgement.
+        left.send(2, 0, 8);
+        let mut add = left.one_sided(3, Opcode::AtomicFetchAndAdd, (0, 8), (72, key));
+        add.data = Data::Segments(vec![Segment {
+            address: BASE + 4096,
+            length: 8,
+            key: own,
+        }]);
+        left.post(add);
+        left.progress();
+        if expected == LocProtErr {
+            left.context.deregister(&mut left.program, own).unwrap();
+        } else {
+            right.modify(QpState::Rts, Attributes::default(), M::ACCESS_FLAGS);
+            // The other end learns of it before the operation is done.
+            let request = ReceiveRequest {
+                id: 11,
+                segments: vec![right.segment(0, 8)].into(),
+            };
+            let posted = right.context.post_recv_now(&mut right.program, 2, request);
+            assert!(posted.is_ok());
+        }
+        left.send(4, 0, 8);
+        left.progress();
+        settle(&mut left, &mut right);
+        assert_eq!(
+            left.send_results(),
+            [(1, Success), (2, Success), (3, expected), (4, WrFlushErr)]
+        );
+        let events = left.events();
+        assert!(!events.contains(&Event::LaneOver(pair::LANE)), "{events:?}");
+    }
 }
 
 /// Requests of an end whose memory is no longer there.

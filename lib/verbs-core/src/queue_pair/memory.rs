@@ -115,9 +115,6 @@ impl QueuePair {
             return Err(self.wrong(objects, work.lane, Fault::Request));
         }
         work.way.has_begun = true;
-        if work.way.is_asked {
-            return Err(Step::Stay(Pause::Event));
-        }
         let offset = offset + copied;
         let Work { lane, places, .. } = work;
         let moved = match (request.opcode, &request.data) {

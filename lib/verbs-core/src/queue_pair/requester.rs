@@ -208,6 +208,10 @@ impl QueuePair {
         if let Some(step) = self.change_keys(objects, host) {
             return step;
         }
+        // Whatever happens to keys meanwhile, the answer to an atomic operation ends it.
+        if self.current().is_some_and(|send| send.way.is_asked) {
+            return Step::Stay(Pause::Event);
+        }
         // Bad local keys come first, whatever the peer does.
         if !self.may_use_own(objects) {
             return self.finish(WcStatus::LocProtErr);
