@@ -175,6 +175,16 @@ impl Engine {
                 }
             }
         }
+        // The peer may have made another lane before this one was found to be over.
+        for (number, key) in &self.links.wants {
+            if let Some(lane) = self.links.lanes.get(key)
+                && self.core.awaits_lane(*number)
+            {
+                // The error is that another domain has the port since the driver has died.
+                let _ = self.core.attach(*number, *lane);
+                self.left.is_busy = true;
+            }
+        }
     }
 
     fn drop_lane(&mut self, lane: LaneId) {
