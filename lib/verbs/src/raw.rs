@@ -28,7 +28,7 @@ use crate::bell::Bell;
 use crate::clock::Time;
 use crate::daemon::{Changes, Daemon, Name, PORT};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::Events;
 use crate::open_context::SharedContext;
 use crate::relay;
@@ -74,6 +74,7 @@ impl Context {
             engine: Engine::new(node, generation),
             time,
             users: BTreeMap::new(),
+            of_ports: BTreeMap::new(),
             cqs: BTreeMap::new(),
             qps: BTreeMap::new(),
             srqs: BTreeMap::new(),
@@ -490,9 +491,10 @@ impl Context {
         if let Some(domain) = init.xrcd {
             // This chooses only the port, and so the lane: which memory peers reach by it is
             // decided when they ask for a key.
-            let pd = state.engine.core.pd_of_xrcd(domain)?;
-            let any = state.users.keys().next().copied();
-            init.pd = pd.or(any).ok_or(Error::Invalid)?;
+            init.pd = match state.engine.core.pd_of_xrcd(domain)? {
+                Some(pd) => pd,
+                None => state.domain_of_ports(domain)?,
+            };
         }
         let now = state.time.now();
         let number = state.engine.take_number(init.pd, now)?;

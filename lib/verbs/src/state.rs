@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use verbs_core::host::LaneId;
 use verbs_core::table::Id;
+use verbs_core::types::Result;
 use verbs_core::{Event, Subject};
 
 use crate::clock::Time;
@@ -44,6 +45,10 @@ pub struct State {
     pub time: Time,
     /// The number of objects of each protection domain.
     pub users: BTreeMap<Id, u32>,
+    /// For each XRC domain, the protection domain of the ports and lanes of receiving halves that
+    /// were made before it had a shared receive queue. The program does not know it: none of its
+    /// own has to stay because of them.
+    pub of_ports: BTreeMap<Id, Id>,
     pub cqs: BTreeMap<Id, Cq>,
     /// The value that events of each queue pair carry.
     pub qps: BTreeMap<u32, u64>,
@@ -172,6 +177,33 @@ impl State {
         self.say_bye(&lanes);
         self.engine.end_lanes(&lanes);
         self.tell();
+    }
+
+    /// The protection domain of the ports of an XRC domain without shared receive queues.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn domain_of_ports(&mut self, xrcd: Id) -> Result<Id> {
+        if let Some(pd) = self.of_ports.get(&xrcd) {
+            return Ok(*pd);
+        }
+        let pd = self.engine.core.alloc_pd()?;
+        self.of_ports.insert(xrcd, pd);
+        Ok(pd)
+    }
+
+    /// Closes an XRC domain, and its ports.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
+    pub fn close_xrcd(&mut self, xrcd: Id) -> Result<()> {
+        self.engine.core.close_xrcd(xrcd)?;
+        if let Some(pd) = self.of_ports.remove(&xrcd) {
+            self.close_lanes(pd);
+            self.engine.core.dealloc_pd(pd)?;
+            self.users.remove(&pd);
+        }
+        Ok(())
     }
 
     /// Tells the peers of lanes that nothing more comes, as far as they make room for it soon.

@@ -85,7 +85,7 @@ impl Context {
     /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
     pub fn close_xrcd(&self, domain: Id) -> Result<()> {
         let mut daemon = self.daemon();
-        self.lock().engine.core.close_xrcd(domain)?;
+        self.lock().close_xrcd(domain)?;
         daemon.end(Name::Xrcd(domain));
         Ok(())
     }

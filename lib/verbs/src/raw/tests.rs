@@ -7,6 +7,7 @@ use hal::testing::host::{self, Request};
 use syscall::error::{EIO, ENODEV, Error};
 use verbs_abi::command::Command;
 use verbs_abi::records as abi;
+use verbs_core::table::Id;
 use verbs_core::types::QpType;
 use verbs_core::work::{Capacity, QpInit};
 
@@ -91,5 +92,36 @@ fn a_member_that_joins_again_in_vain_stays_a_member() {
         assert_eq!((join(), is_member()), (lost, false));
         attach(context);
         assert_eq!((join(), is_member()), (lost, true));
+    });
+}
+
+/// Before its XRC domain has a shared receive queue, the receiving half of a connection belongs to
+/// no protection domain of the program.
+#[test]
+fn a_receiving_half_needs_and_keeps_no_protection_domain() {
+    with_daemon(|context, _| {
+        let before = context.counts().pds;
+        let domain = context.open_xrcd().expect("an XRC domain");
+        let unused = Id(0);
+        let init = QpInit {
+            kind: QpType::XrcRecv,
+            pd: unused,
+            send_cq: unused,
+            recv_cq: unused,
+            srq: None,
+            xrcd: Some(domain),
+            capacity: Capacity::default(),
+            signal_all: false,
+        };
+        let early = context.create_qp(init, 0).expect("one without a domain");
+        let pd = context.alloc_pd().expect("a domain");
+        let late = context.create_qp(init, 0).expect("one beside a domain");
+        assert_eq!(context.dealloc_pd(pd), Ok(()));
+        for number in [early, late] {
+            assert_eq!(context.close_xrcd(domain), Err(Failure::Busy));
+            assert_eq!(context.destroy_qp(number), Ok(()));
+        }
+        assert_eq!(context.close_xrcd(domain), Ok(()));
+        assert_eq!(context.counts().pds, before);
     });
 }
