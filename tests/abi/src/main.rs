@@ -17,6 +17,7 @@ mod fuzz;
 mod ipc;
 mod loans;
 mod memory;
+mod misuse;
 mod requests;
 mod schemes;
 mod serving;
@@ -40,6 +41,7 @@ fn main() -> i32 {
     requests::run(&suite);
     loans::run(&suite);
     surface::run(&suite);
+    misuse::run(&suite);
     fuzz::run(&suite);
     suite.finish();
     runtime::power::halt("the ABI test has ended")

@@ -273,10 +273,11 @@ impl AddrSpace {
             prot,
             max_prot: prot,
             pinned: true,
-            // The pages at the edges are present, so they are never fetched from the source.
+            // The pages at the edges are present, so they are never fetched from the source. If
+            // there are no others, `addr` has no meaning, and may be less than a page.
             backing: Backing::Borrowed {
                 source: Some(queue::Entry::new(source.clone())),
-                addr: addr - before,
+                addr: if len > 0 { addr - before } else { 0 },
                 lents,
                 spare,
             },
