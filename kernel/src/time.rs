@@ -5,7 +5,7 @@
 pub mod spec;
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use kernel_core::calibration::{self, Rates, Reading};
 pub use kernel_core::timers::TimerId;
@@ -29,7 +29,7 @@ static ARMED: [AtomicU64; cpu::MAX] = [const { AtomicU64::new(u64::MAX) }; cpu::
 /// Nanoseconds since 1970 at boot.
 static BOOT_TIME: AtomicU64 = AtomicU64::new(0);
 /// Correction set by the administrator, in nanoseconds.
-static OFFSET: Mutex<i128> = Mutex::new(0);
+static OFFSET: AtomicI64 = AtomicI64::new(0);
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -112,12 +112,14 @@ pub fn now_ns() -> u64 {
 /// Nanoseconds since 1970 (read from the CMOS clock at boot, plus `now_ns`, plus `set_offset`).
 pub fn realtime_ns() -> u128 {
     let base = i128::from(BOOT_TIME.load(Ordering::Relaxed)) + i128::from(now_ns());
-    u128::try_from(base + *OFFSET.lock()).unwrap_or(0)
+    let offset = i128::from(OFFSET.load(Ordering::Relaxed));
+    u128::try_from(base + offset).unwrap_or(0)
 }
 
-/// Sets the offset that is added to the CMOS time (`sys/update_time_offset`), in nanoseconds.
-pub fn set_offset(ns: i128) {
-    *OFFSET.lock() = ns;
+/// Sets the offset that is added to the CMOS time (`sys/update_time_offset`), in nanoseconds. It
+/// has fewer bits than the sum, so that the sum cannot overflow.
+pub fn set_offset(ns: i64) {
+    OFFSET.store(ns, Ordering::Relaxed);
 }
 
 /// Calls `action` once when the monotonic clock reaches `deadline_ns`, or soon when that is past.

@@ -225,7 +225,9 @@ fn kstop(command: &[u8]) -> Result<usize> {
 
 fn update_time_offset(bytes: &[u8]) -> Result<usize> {
     let bytes: [u8; 16] = bytes.try_into().map_err(|_| Error::new(EINVAL))?;
-    time::set_offset(i128::from_ne_bytes(bytes));
+    // 292 years in either direction.
+    let ns = i64::try_from(i128::from_ne_bytes(bytes)).map_err(|_| Error::new(EINVAL))?;
+    time::set_offset(ns);
     Ok(bytes.len())
 }
 

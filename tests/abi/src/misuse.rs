@@ -2,12 +2,13 @@
 //! the kernel of this project only: Redox's stops on some of them, and does others in its own way.
 
 use crate::serving::*;
-use crate::suite::{Check, Suite, Verdict, expect, scheme_id::*};
+use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
-use alloc::vec::Vec;
+use alloc::{format, vec::Vec};
+use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::Opcode;
-use syscall::{Map, MapFlags, O_RDONLY, PAGE_SIZE};
+use syscall::{Map, MapFlags, O_RDONLY, O_WRONLY, PAGE_SIZE};
 
 /// More than the bounce buffers of an address space.
 const MANY: usize = 33;
@@ -15,10 +16,16 @@ const PRIVATE: MapFlags = MapFlags::PROT_READ
     .union(MapFlags::PROT_WRITE)
     .union(MapFlags::MAP_PRIVATE);
 
-const CHECKS: &[Check] = &[(
-    "a small buffer in the first page, when the daemon has many others",
-    buffer_in_first_page,
-)];
+const CHECKS: &[Check] = &[
+    (
+        "a small buffer in the first page, when the daemon has many others",
+        buffer_in_first_page,
+    ),
+    (
+        "an offset of the clock that no clock can show is EINVAL",
+        clock_offset,
+    ),
+];
 
 pub fn run(suite: &Suite) {
     if is_this_projects(suite) {
@@ -64,4 +71,19 @@ fn buffer_in_first_page(suite: &Suite) -> Verdict {
     }
     server.close(fd, number)?;
     end(server)
+}
+
+fn clock_offset(suite: &Suite) -> Verdict {
+    let fd = must("open", suite.open(SYS, "update_time_offset", O_WRONLY))?;
+    for offset in [i128::MAX, i128::MIN, i128::from(i64::MAX) * 1_000_000_000] {
+        let outcome = sys::write(fd, &offset.to_ne_bytes());
+        expect("too far away", outcome, Err(EINVAL))?;
+    }
+    let day = 86_400_000_000_000_i128;
+    let before = sys::clock(syscall::CLOCK_REALTIME).map_err(|e| format!("clock: {e}"))?;
+    expect("a day", sys::write(fd, &day.to_ne_bytes()), Ok(16))?;
+    let after = sys::clock(syscall::CLOCK_REALTIME).map_err(|e| format!("clock: {e}"))?;
+    expect("none", sys::write(fd, &0_i128.to_ne_bytes()), Ok(16))?;
+    hold("a day later", after - before >= day as u128)?;
+    expect("close", sys::close(fd), Ok(0))
 }
