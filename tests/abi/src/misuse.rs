@@ -1,10 +1,12 @@
 //! Calls that a careful program does not make, and requests that end badly. These checks are for
 //! the kernel of this project only: Redox's stops on some of them, and does others in its own way.
 
+use crate::contexts;
 use crate::serving::*;
 use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
 use alloc::{format, vec::Vec};
+use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::Opcode;
@@ -24,6 +26,10 @@ const CHECKS: &[Check] = &[
     (
         "an offset of the clock that no clock can show is EINVAL",
         clock_offset,
+    ),
+    (
+        "a mapping through a daemon gives no right that the daemon lacks",
+        rights_of_daemon,
     ),
 ];
 
@@ -86,4 +92,65 @@ fn clock_offset(suite: &Suite) -> Verdict {
     expect("none", sys::write(fd, &0_i128.to_ne_bytes()), Ok(16))?;
     hold("a day later", after - before >= day as u128)?;
     expect("close", sys::close(fd), Ok(0))
+}
+
+fn rights_of_daemon(suite: &Suite) -> Verdict {
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    let shared = must("shared", sys::fmap_anonymous(PAGE_SIZE, SHARED))?;
+    poke(shared, 7);
+    // The second time, the daemon has the page from another address, with the same rights.
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let space = must("addrspace", suite.dup(own, b"addrspace"))?;
+    let empty = must("empty", suite.dup(space, b"empty"))?;
+    let there = 0x40_0000;
+    let pass = [
+        syscall::ADDRSPACE_OP_MMAP,
+        usize::MAX,
+        0,
+        there,
+        PAGE_SIZE,
+        (SHARED | MapFlags::MAP_FIXED_NOREPLACE).bits(),
+    ];
+    expect("map there", contexts::write_words(empty, &pass), Ok(there))?;
+    let reading = MapFlags::PROT_READ | MapFlags::MAP_SHARED;
+    let borrow = Map {
+        offset: there,
+        size: PAGE_SIZE,
+        flags: reading,
+        address: 0,
+    };
+    let borrowed = must("borrow", sys::fmap(empty, &borrow))?;
+    expect("zero", peek(borrowed), 0)?;
+    let protect = sys::mprotect(shared, PAGE_SIZE, MapFlags::PROT_READ);
+    expect("protect", protect, Ok(0))?;
+    for memory in [shared, borrowed] {
+        for (flags, wanted) in [(SHARED, Err(EPERM)), (reading, Ok(()))] {
+            let client = Client::start(suite, SYS_FMAP, |page| {
+                let map = Map {
+                    offset: 0,
+                    size: PAGE_SIZE,
+                    flags,
+                    address: 0,
+                };
+                for (at, byte) in map.iter().enumerate() {
+                    poke(page + BUFFER + at, *byte);
+                }
+                [fd, page + BUFFER, 32, 0, 0, 0]
+            })?;
+            let sqe = server.expect(Opcode::MmapPrep)?;
+            server.answer(&sqe, Ok(memory))?;
+            // Of the mapping that fails, or at the end of the client.
+            let sqe = server.expect(Opcode::Munmap)?;
+            server.answer(&sqe, Ok(0))?;
+            expect("fmap", client.finish()?.map(|_| ()), wanted)?;
+        }
+    }
+    server.close(fd, number)?;
+    for fd in [empty, space, own] {
+        must("close", sys::close(fd))?;
+    }
+    expect("unmap", sys::funmap(borrowed, PAGE_SIZE), Ok(0))?;
+    expect("unmap", sys::funmap(shared, PAGE_SIZE), Ok(0))?;
+    end(server)
 }

@@ -316,7 +316,8 @@ impl AddrSpace {
     }
 
     /// Entries with rights `prot` for another space's mapping of every page of the range; absent
-    /// pages are brought in. `EIO` when a page is not available, `ENOMEM`.
+    /// pages are brought in. `EPERM` when this space has fewer rights, except that plain memory
+    /// gives any; `EIO` when a page is not available; `ENOMEM`.
     ///
     /// Present pages are lent in one walk along the tables, under one lock of the frames' counts:
     /// a daemon's windows have tens of thousands of pages.
@@ -327,13 +328,21 @@ impl AddrSpace {
         {
             let mut inner = self.inner.lock();
             let Inner { areas, table, .. } = &mut *inner;
+            if areas
+                .overlapping(addr, len)
+                .any(|(_, area)| !gives(area, prot))
+            {
+                return Err(Error::new(EPERM));
+            }
             for (_, area) in areas.overlapping(addr, len) {
                 area.backing.lend_to(&mut lents);
             }
             let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, len) {
                 let (from, to) = (base.max(addr), (base + area.len).min(addr + len));
-                let plain = matches!(area.backing, Backing::Private);
+                let plain = is_plain(area);
+                // A borrowed page may have fewer rights than its area: its owner is asked below.
+                let is_borrowed = matches!(area.backing, Backing::Borrowed { .. });
                 if !plain && area.prot.is_empty() {
                     continue;
                 }
@@ -348,6 +357,9 @@ impl AddrSpace {
                         *place = Entry::new(entry.phys(), flags);
                         return lent(entry, area.prot);
                     }
+                    if is_borrowed && !entry.is_writable() && prot.contains(Prot::WRITE) {
+                        return entry;
+                    }
                     if entry.is_counted() {
                         counts.retain(entry.phys());
                     }
@@ -360,7 +372,8 @@ impl AddrSpace {
             if entries[index] != Entry::EMPTY {
                 continue;
             }
-            match self.lend(addr + index * PAGE_SIZE, Prot::READ, &mut lents, 0) {
+            let need = Prot::READ | prot & Prot::WRITE;
+            match self.lend(addr + index * PAGE_SIZE, need, &mut lents, 0) {
                 Ok(page) => entries[index] = shared_entry(page, prot),
                 Err(error) => {
                     entries.into_iter().for_each(release);
@@ -402,10 +415,9 @@ impl AddrSpace {
                     return Err(Error::new(ENOMEM));
                 }
             }
-            let plain = |area: &Area<Backing>| matches!(area.backing, Backing::Private);
             if areas
                 .overlapping(addr, len)
-                .any(|(_, area)| !plain(area) && !area.prot.contains(prot))
+                .any(|(_, area)| !gives(area, prot))
             {
                 return Err(Error::new(EPERM));
             }
@@ -416,7 +428,7 @@ impl AddrSpace {
             let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, end - addr) {
                 let (from, to) = (base.max(addr), (base + area.len).min(end));
-                let plain = plain(area);
+                let plain = is_plain(area);
                 table.update(from, to - from, |page, entry| {
                     if plain && counts.lend_exclusive(entry.phys()) {
                         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
@@ -450,6 +462,16 @@ impl AddrSpace {
         }
         Ok((entries, lents))
     }
+}
+
+/// Whether the pages are plain memory, which gives borrowers any right.
+fn is_plain(area: &Area<Backing>) -> bool {
+    matches!(area.backing, Backing::Private)
+}
+
+/// Whether another space can have the pages with rights `prot`.
+fn gives(area: &Area<Backing>, prot: Prot) -> bool {
+    is_plain(area) || area.prot.contains(prot)
 }
 
 /// The entry of a lent page for the owner of plain memory: a store no longer copies the page.
