@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::space::{AddrSpace, Placement, Prot};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
-use crate::{proc, sched, scheme};
+use crate::{proc, scheme};
 
 use super::KernelArgs;
 
@@ -56,7 +56,7 @@ pub fn start(args: &KernelArgs) {
     first.set_entry(entry, 0, 0).unwrap_or_else(|_| {
         panic!("the initfs image wants to be entered at {entry:#x}, outside user space")
     });
-    sched::start(&first).expect("the first context is new and has a space");
+    proc::start(&first).expect("the first context is new and has a space");
     log::info!("first program: {pages} pages at {IMAGE:#x}, entry {entry:#x}");
 }
 

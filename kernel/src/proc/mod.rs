@@ -21,10 +21,10 @@ use spin::Mutex;
 use crate::{
     mm::space::AddrSpace,
     object::Description,
-    sched::{self, Context, ContextRef},
+    sched::{self, Context, ContextRef, State},
 };
 
-pub use table::{FileTable, close as close_descriptor};
+pub use table::FileTable;
 
 /// Descriptor slots in each number space of the first program.
 const FIRST_TABLE_SIZE: usize = 64;
@@ -212,8 +212,18 @@ pub fn files_of(context: &Context) -> Arc<FileTable> {
     data(context).lock().files.clone()
 }
 
+/// Lets a new context run for the first time. `EINVAL` when it was started before or has no space.
+pub fn start(context: &ContextRef) -> Result<()> {
+    sched::start(context)?;
+    files_of(context).set_used();
+    Ok(())
+}
+
 /// Gives a context another file table.
 pub fn set_files(context: &Context, files: Arc<FileTable>) {
+    if context.state() != State::New {
+        files.set_used();
+    }
     // Drop the old table after the lock: dropping it may ask for the caller.
     let old = core::mem::replace(&mut data(context).lock().files, files);
     drop(old);

@@ -2,6 +2,8 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use ::syscall::error::{EBADF, EEXIST, EINVAL, EMFILE, ENOMEM, Error, Result};
 use kernel_core::slots::{SlotError, SlotTable};
 use spin::Mutex;
@@ -17,6 +19,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct FileTable {
     slots: Mutex<SlotTable<Arc<Description>>>,
+    /// Whether a context has run with it. Until then it is no process that has these descriptors,
+    /// but a copy of one's, and the locks of that process do not end with the copy.
+    is_used: AtomicBool,
 }
 
 fn list_error(error: SlotError) -> Error {
@@ -59,7 +64,7 @@ impl FileTable {
         let result = slots.insert(fd, file);
         drop(slots);
         if let Some(old) = old {
-            close(old);
+            self.close(old);
         }
         result.map_err(|(error, _)| list_error(error))
     }
@@ -120,7 +125,23 @@ impl FileTable {
         let slots = self.slots.lock().copy().map_err(list_error)?;
         Ok(Self {
             slots: Mutex::new(slots),
+            is_used: AtomicBool::new(false),
         })
+    }
+
+    /// Records that a context runs with it.
+    pub fn set_used(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes a descriptor that was taken out, and notifies its scheme if it asked for that.
+    pub fn close(&self, file: Arc<Description>) {
+        if !self.is_used.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(notice) = file.take_notice(|| caller().pid) {
+            deferred::defer(notice);
+        }
     }
 }
 
@@ -131,15 +152,9 @@ fn taken_error(error: SlotError) -> Error {
     }
 }
 
-/// Closes one descriptor, and notifies its scheme if it asked for that.
-pub fn close(file: Arc<Description>) {
-    if let Some(notice) = file.take_notice(|| caller().pid) {
-        deferred::defer(notice);
-    }
-}
-
 impl Drop for FileTable {
     fn drop(&mut self) {
-        self.slots.get_mut().drain().for_each(close);
+        let mut slots = core::mem::take(self.slots.get_mut());
+        slots.drain().for_each(|file| self.close(file));
     }
 }

@@ -14,7 +14,7 @@ use ::syscall::{
 use crate::mm::{UserBuf, frame};
 use crate::{
     object::Description,
-    proc::{self, FileTable, close_descriptor},
+    proc::{self, FileTable},
     scheme::{self, SchemeRef},
 };
 
@@ -82,14 +82,15 @@ pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
 
 /// Closes a descriptor in any case. `ENODEV` when the scheme could not be notified.
 pub fn close(fd: usize) -> Result<usize> {
-    let file = proc::files().take(fd)?;
+    let table = proc::files();
+    let file = table.take(fd)?;
     let is_last = Arc::strong_count(&file) == 1;
     let notified = if is_last {
         scheme::get(file.scheme()).map(drop)
     } else {
         Ok(())
     };
-    close_descriptor(file);
+    table.close(file);
     notified.map(|()| 0)
 }
 

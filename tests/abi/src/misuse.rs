@@ -5,12 +5,12 @@ use crate::contexts;
 use crate::serving::*;
 use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
-use alloc::{format, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
-use syscall::schemev2::Opcode;
-use syscall::{Map, MapFlags, O_RDONLY, O_WRONLY, PAGE_SIZE};
+use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
+use syscall::{CallFlags, Map, MapFlags, O_NONBLOCK, O_RDONLY, O_WRONLY, PAGE_SIZE};
 
 /// More than the bounce buffers of an address space.
 const MANY: usize = 33;
@@ -31,6 +31,10 @@ const CHECKS: &[Check] = &[
         "a mapping through a daemon gives no right that the daemon lacks",
         rights_of_daemon,
     ),
+    (
+        "a copy of a file table that nobody has entered ends no locks",
+        unused_table,
+    ),
 ];
 
 pub fn run(suite: &Suite) {
@@ -47,6 +51,15 @@ fn is_this_projects(suite: &Suite) -> bool {
         sys::close(fd).and(count)
     });
     count.is_ok_and(|count| text[..count].ends_with(b"\nskiff\n"))
+}
+
+/// Whether the daemon has nothing to read; its socket is non-blocking afterwards.
+fn is_idle(server: &Server<'_>) -> Result<bool, String> {
+    must(
+        "nonblock",
+        sys::fcntl(server.socket, syscall::F_SETFL, O_NONBLOCK),
+    )?;
+    Ok(sys::read(server.socket, &mut Sqe::default()) == Err(EAGAIN))
 }
 
 fn end(server: Server<'_>) -> Verdict {
@@ -152,5 +165,30 @@ fn rights_of_daemon(suite: &Suite) -> Verdict {
     }
     expect("unmap", sys::funmap(borrowed, PAGE_SIZE), Ok(0))?;
     expect("unmap", sys::funmap(shared, PAGE_SIZE), Ok(0))?;
+    end(server)
+}
+
+fn unused_table(suite: &Suite) -> Verdict {
+    const LOCK: usize = 12;
+    let server = Server::new(suite)?;
+    let (fd, _) = server.file()?;
+    let client = Client::start(suite, SYS_CALL, |page| {
+        put_word(page + 256, 0, LOCK);
+        let flags = CallFlags::STD_FS.bits() | 3;
+        [fd, page + BUFFER, 8, flags, page + 256, 0]
+    })?;
+    let sqe = server.expect(Opcode::StdFsCall)?;
+    server.special(CqeOpcode::RespondAndNotifyOnDetach, sqe.tag, 0)?;
+    expect("lock", client.finish()?, Ok(0))?;
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let table = must("filetable", suite.dup(own, b"filetable"))?;
+    let copy = must("copy", suite.dup(table, b"copy"))?;
+    for fd in [copy, table, own] {
+        must("close", sys::close(fd))?;
+    }
+    hold("the lock stays", is_idle(&server)?)?;
+    expect("close", sys::close(fd), Ok(0))?;
+    server.expect(Opcode::Detach)?;
+    server.expect(Opcode::CloseMsg)?;
     end(server)
 }

@@ -167,8 +167,9 @@ pub fn call(
     match verb {
         FileTableVerb::Close => {
             let fds = payload.words(MAX_CLOSE)?;
-            let files = table()?.take_all(&fds)?;
-            files.into_iter().for_each(crate::proc::close_descriptor);
+            let table = table()?;
+            let files = table.take_all(&fds)?;
+            files.into_iter().for_each(|file| table.close(file));
             Ok(fds.len())
         }
         FileTableVerb::Dup2 => {

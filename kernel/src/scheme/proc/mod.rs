@@ -227,7 +227,7 @@ impl Scheme for ProcScheme {
         match kind {
             Kind::OpenViaDup => context::end_self(&context, buf),
             Kind::Status { privileged } => context::control(&context, privileged, buf),
-            Kind::Start => sched::start(&context).map(|()| buf.len()),
+            Kind::Start => crate::proc::start(&context).map(|()| buf.len()),
             Kind::Attributes => context::write_attributes(&context, buf),
             Kind::Registers(kind) => context::write_registers(&context, kind, buf),
             Kind::Sighandler => context::write_sighandler(buf),
