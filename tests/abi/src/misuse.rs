@@ -2,6 +2,7 @@
 //! the kernel of this project only: Redox's stops on some of them, and does others in its own way.
 
 use crate::contexts;
+use crate::contexts::{Child, Space};
 use crate::serving::*;
 use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
@@ -10,7 +11,7 @@ use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
-use syscall::{CallFlags, Map, MapFlags, O_NONBLOCK, O_RDONLY, O_WRONLY, PAGE_SIZE};
+use syscall::{CallFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_WRONLY, PAGE_SIZE};
 
 /// More than the bounce buffers of an address space.
 const MANY: usize = 33;
@@ -34,6 +35,10 @@ const CHECKS: &[Check] = &[
     (
         "a copy of a file table that nobody has entered ends no locks",
         unused_table,
+    ),
+    (
+        "a request with a page that cannot be had fails",
+        absent_payload,
     ),
 ];
 
@@ -190,5 +195,53 @@ fn unused_table(suite: &Suite) -> Verdict {
     expect("close", sys::close(fd), Ok(0))?;
     server.expect(Opcode::Detach)?;
     server.expect(Opcode::CloseMsg)?;
+    end(server)
+}
+
+/// Makes the call that its page names with a page as its buffer that cannot be had: it was borrowed
+/// from this address space before it existed, and then its place was unmapped.
+fn absent_buffer(argument: usize) -> ! {
+    let shared = contexts::read_shared(argument);
+    let page = shared.value;
+    let gone = sys::fmap_anonymous(PAGE_SIZE, PRIVATE).unwrap_or(0);
+    let flags = MremapFlags::KEEP_OLD.bits() | PRIVATE.bits();
+    let borrowed = sys::raw(SYS_MREMAP, [gone, PAGE_SIZE, 0, PAGE_SIZE, flags, 0]).unwrap_or(0);
+    let _ = sys::funmap(gone, PAGE_SIZE);
+    let mut args = core::array::from_fn(|i| word(page, 1 + i));
+    args[1] = borrowed;
+    put_word(page, RESULT, runtime::probe::syscall(word(page, 0), args));
+    put_word(page, DONE, 1);
+    contexts::end(shared.proc_root, shared.slots)
+}
+
+/// A client that calls with such a buffer.
+fn start_absent(suite: &Suite, number: usize, args: [usize; 6]) -> Result<Client, String> {
+    let page = shared_page()?;
+    put_word(page, 0, number);
+    for (index, argument) in args.into_iter().enumerate() {
+        put_word(page, 1 + index, argument);
+    }
+    let record = contexts::share(suite, page)?;
+    let child = Child::start(suite, Space::Clone, absent_buffer, record)?;
+    Ok(Client { page, child })
+}
+
+fn absent_payload(suite: &Suite) -> Verdict {
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    let args = [fd, 0, PAGE_SIZE, 0, 0, 0];
+    for (call, opcode) in [(SYS_WRITE, Opcode::Write), (SYS_READ, Opcode::Read)] {
+        let client = start_absent(suite, call, args)?;
+        let sqe = server.expect(opcode)?;
+        // The daemon must not fault.
+        let at = sqe.args[1] as usize;
+        match opcode {
+            Opcode::Read => poke(at, 1),
+            _ => expect("content", peek(at), 0)?,
+        }
+        server.answer(&sqe, Ok(PAGE_SIZE))?;
+        expect("client", client.finish()?, Err(EFAULT))?;
+    }
+    server.close(fd, number)?;
     end(server)
 }

@@ -60,16 +60,15 @@ pub(super) enum Backing {
 pub(super) struct Spare {
     /// The page.
     pub(super) frame: FrameRef,
-    /// Whether it stands in for lack of memory.
-    pub(super) is_short: bool,
+    /// Why it stands in for a page, once it does.
+    pub(super) why: Option<Error>,
 }
 
 impl Spare {
     /// An empty page, or `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
         let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
-        let is_short = false;
-        Ok(Self { frame, is_short })
+        Ok(Self { frame, why: None })
     }
 }
 
@@ -119,11 +118,14 @@ impl Backing {
         }
     }
 
-    /// Whether a spare page stands in for others for lack of memory.
-    pub(super) fn is_short(&self) -> bool {
+    /// The error of a page for which a spare page stands in.
+    pub(super) fn check_pages(&self) -> Result<()> {
         match self {
-            Backing::Borrowed { spare, .. } => spare.as_ref().is_some_and(|spare| spare.is_short),
-            _ => false,
+            Backing::Borrowed {
+                spare: Some(Spare { why: Some(why), .. }),
+                ..
+            } => Err(*why),
+            _ => Ok(()),
         }
     }
 

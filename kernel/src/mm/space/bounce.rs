@@ -8,6 +8,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use ::syscall::error::Result;
+
 use super::{AddrSpace, Placement, Prot};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
@@ -150,13 +152,13 @@ impl AddrSpace {
     }
 
     /// Unmaps a request buffer that [`AddrSpace::borrow_buffer`] or `map_frames` made. Everything
-    /// in the range is the kernel's: the daemon could not replace it. Returns whether the daemon
-    /// had all pages that the client has: there was memory for them.
-    pub fn unmap_request(&self, base: usize, len: usize) -> bool {
-        let is_short = {
+    /// in the range is the kernel's: the daemon could not replace it. An error says that the daemon
+    /// touched a page of the client's that could not be had: `ENOMEM` or `EFAULT`.
+    pub fn unmap_request(&self, base: usize, len: usize) -> Result<()> {
+        let were_all_there = {
             let inner = self.inner.lock();
             let mut areas = inner.areas.overlapping(base, len);
-            areas.any(|(_, area)| area.backing.is_short())
+            areas.try_for_each(|(_, area)| area.backing.check_pages())
         };
         // The range was mapped, so it lies in user space.
         drop(self.unmap_pinned(base, len));
@@ -167,6 +169,6 @@ impl AddrSpace {
         if buffers.holes.try_reserve(1).is_ok() {
             buffers.holes.push((base, len));
         }
-        !is_short
+        were_all_there
     }
 }

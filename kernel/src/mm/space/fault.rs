@@ -282,7 +282,14 @@ impl AddrSpace {
         else {
             return Err(why);
         };
-        spare.is_short |= why.errno == ENOMEM;
+        // The client gets ENOMEM if memory was lacking for one of the pages, else EFAULT.
+        let no_memory = Error::new(ENOMEM);
+        let is_memory = why == no_memory || spare.why == Some(no_memory);
+        spare.why = Some(if is_memory {
+            no_memory
+        } else {
+            Error::new(EFAULT)
+        });
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
         let phys = spare.frame.clone().into_phys();
         inner.enter(addr, Entry::new(phys, flags))?;

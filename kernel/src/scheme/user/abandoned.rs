@@ -57,7 +57,8 @@ impl UserScheme {
     /// value, if any.
     pub(super) fn clear_up(&self, abandoned: AbandonedRequest, answered: Option<usize>) {
         if let Some(mapping) = abandoned.mapping {
-            mapping.release();
+            // Nobody is left to whom an error could be reported.
+            let _ = mapping.release();
         }
         match (abandoned.undo, answered) {
             (Undo::Close, Some(number)) => {

@@ -68,19 +68,19 @@ impl Mapping {
     }
 
     /// Takes the buffer away from the daemon, except from one that has ended, whose space keeps
-    /// it. Returns whether there was memory for all pages of it.
-    pub fn release(self) -> bool {
+    /// it. Fails when the daemon used a page of it that could not be had: `ENOMEM`, `EFAULT`.
+    pub fn release(self) -> Result<()> {
         let Some(space) = self.space.upgrade() else {
-            return true;
+            return Ok(());
         };
         if space.keeps_requests() {
-            return true;
+            return Ok(());
         }
         match self.place {
             Place::Pages { base, len } => space.unmap_request(base, len),
             Place::Bounce(buffer) => {
                 space.put_bounce(buffer);
-                true
+                Ok(())
             }
         }
     }
@@ -216,7 +216,8 @@ impl RequestBuffer {
                 Ok(buffer)
             }
             Err(error) => {
-                mapping.release();
+                // Of the two errors this one came first.
+                let _ = mapping.release();
                 Err(error)
             }
         }
@@ -245,24 +246,21 @@ impl RequestBuffer {
     }
 
     /// Copies incomplete pages back and takes the buffer away from the daemon. `EFAULT` when the
-    /// client's buffer cannot be written; `ENOMEM` when there was no memory for a page of it, so
-    /// that the daemon's work on it is lost.
+    /// client's buffer cannot be written, or has no page where the daemon used one; `ENOMEM` when
+    /// there was no memory for a page of it. Then the daemon's work on it is lost.
     pub fn end(mut self) -> Result<()> {
         let head = self.head.take().map_or(Ok(()), CopyBack::finish);
         let tail = head.and_then(|()| self.tail.take().map_or(Ok(()), CopyBack::finish));
-        let is_all = self.mapping.take().is_none_or(Mapping::release);
-        tail?;
-        match is_all {
-            true => Ok(()),
-            false => Err(Error::new(ENOMEM)),
-        }
+        let released = self.mapping.take().map_or(Ok(()), Mapping::release);
+        tail.and(released)
     }
 }
 
 impl Drop for RequestBuffer {
     fn drop(&mut self) {
         if let Some(mapping) = self.mapping.take() {
-            mapping.release();
+            // The request has failed before it was sent.
+            let _ = mapping.release();
         }
     }
 }
