@@ -40,6 +40,10 @@ const CHECKS: &[Check] = &[
         "a request with a page that cannot be had fails",
         absent_payload,
     ),
+    (
+        "an object that is made in a request that fails is closed",
+        object_of_failed_request,
+    ),
 ];
 
 pub fn run(suite: &Suite) {
@@ -243,5 +247,23 @@ fn absent_payload(suite: &Suite) -> Verdict {
         expect("client", client.finish()?, Err(EFAULT))?;
     }
     server.close(fd, number)?;
+    end(server)
+}
+
+fn object_of_failed_request(suite: &Suite) -> Verdict {
+    const MADE: usize = 77;
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    let slot = suite.slot();
+    let client = start_absent(suite, SYS_DUP_INTO, [fd, 0, PAGE_SIZE, slot, 0, 0])?;
+    let sqe = server.expect(Opcode::Dup)?;
+    expect("name", peek(sqe.args[1] as usize), 0)?;
+    server.answer(&sqe, Ok(MADE))?;
+    expect("dup", client.finish()?, Err(EFAULT))?;
+    expect("close", sys::close(fd), Ok(0))?;
+    for wanted in [MADE, number] {
+        let sqe = server.expect(Opcode::CloseMsg)?;
+        expect("closed", sqe.args[0] as usize, wanted)?;
+    }
     end(server)
 }

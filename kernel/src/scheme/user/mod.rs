@@ -307,7 +307,13 @@ impl UserScheme {
         }
         let sqe = signed_sqe(opcode, &args, caller);
         let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::of(opcode));
-        buffer.end()?;
+        if let Err(error) = buffer.end() {
+            // The client gets the error instead of an object that the daemon has made.
+            let (mapping, undo) = (None, Undo::of(opcode));
+            let made = answer.and_then(value).ok();
+            self.clear_up(AbandonedRequest { mapping, undo }, made);
+            return Err(error);
+        }
         answer
     }
 
