@@ -116,12 +116,18 @@ impl<T> SlotTable<T> {
         }
     }
 
+    /// The error of [`insert`](Self::insert) if it came now, except for a lack of memory.
+    pub fn check_insert(&self, number: usize) -> Result<(), SlotError> {
+        self.check_free(number)?;
+        match self.used < MAX_SLOTS {
+            true => Ok(()),
+            false => Err(SlotError::Limit),
+        }
+    }
+
     /// Puts `entry` at `number`; returns a refused entry.
     pub fn insert(&mut self, number: usize, entry: T) -> Result<(), (SlotError, T)> {
-        if self.used >= MAX_SLOTS {
-            return Err((SlotError::Limit, entry));
-        }
-        if let Err(error) = self.check_free(number) {
+        if let Err(error) = self.check_insert(number) {
             return Err((error, entry));
         }
         let (space, index) = self.space_mut(number);
@@ -304,6 +310,9 @@ mod tests {
         assert_eq!(table.insert(MAX_SLOTS - 1, 2), Err((SlotError::Taken, 2)));
         assert_eq!(table.insert(MAX_SLOTS, 2), Err((SlotError::Limit, 2)));
         assert_eq!(table.insert(usize::MAX, 2), Err((SlotError::Limit, 2)));
+        assert_eq!(table.check_insert(MAX_SLOTS - 1), Err(SlotError::Taken));
+        assert_eq!(table.check_insert(MAX_SLOTS), Err(SlotError::Limit));
+        assert_eq!(table.check_insert(0), Ok(()));
         assert_eq!(table.get(usize::MAX), None);
         assert_eq!(table.remove(usize::MAX), None);
     }

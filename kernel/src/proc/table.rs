@@ -51,6 +51,15 @@ impl FileTable {
         }
     }
 
+    /// The refusal of [`insert`](Self::insert), or with `replaces` of
+    /// [`replace`](Self::replace), if it came now: before a call that has an effect elsewhere.
+    pub fn check(&self, fd: usize, replaces: bool, errno: i32) -> Result<()> {
+        match self.slots.lock().check_insert(fd) {
+            Err(SlotError::Taken) if replaces => Ok(()),
+            checked => checked.map_err(|_| Error::new(errno)),
+        }
+    }
+
     /// Takes a descriptor out without closing it, or `EBADF`.
     pub fn take(&self, fd: usize) -> Result<Arc<Description>> {
         self.slots.lock().remove(fd).ok_or(Error::new(EBADF))

@@ -69,6 +69,7 @@ pub fn openat_into(
 ) -> Result<usize> {
     let path = read_path(path)?;
     let (file, scheme, number) = lookup(dir)?;
+    proc::files().check(fd, false, EEXIST)?;
     let opened = scheme.open(number, &path, flags, fcntl_flags, proc::caller())?;
     let opened = opened.into_description(file.scheme(), flags as u32);
     proc::files().insert(fd, opened, EEXIST)
@@ -94,9 +95,15 @@ pub fn close(fd: usize) -> Result<usize> {
     notified.map(|()| 0)
 }
 
-/// The description of a duplicate. Without a name it is shared, and its scheme gets no request.
-fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
+/// The description of a duplicate, after `check` of the place for it. Without a name it is shared,
+/// and its scheme gets no request.
+fn duplicate(
+    fd: usize,
+    name: UserBuf,
+    check: impl FnOnce(&FileTable) -> Result<()>,
+) -> Result<Arc<Description>> {
     let file = proc::file(fd)?;
+    check(&proc::files())?;
     if name.is_empty() {
         return Ok(file);
     }
@@ -105,7 +112,7 @@ fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
 }
 
 pub fn dup_into(fd: usize, name: UserBuf, new_fd: usize) -> Result<usize> {
-    let file = duplicate(fd, name)?;
+    let file = duplicate(fd, name, |files| files.check(new_fd, false, EEXIST))?;
     proc::files().insert(new_fd, file, EEXIST)
 }
 
@@ -113,7 +120,7 @@ pub fn dup2(fd: usize, new_fd: usize, name: UserBuf) -> Result<usize> {
     if fd == new_fd && name.is_empty() {
         return Ok(new_fd);
     }
-    let file = duplicate(fd, name)?;
+    let file = duplicate(fd, name, |files| files.check(new_fd, true, EMFILE))?;
     proc::files().replace(new_fd, file).map(|()| new_fd)
 }
 

@@ -11,7 +11,9 @@ use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
-use syscall::{CallFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_WRONLY, PAGE_SIZE};
+use syscall::{
+    CallFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, PAGE_SIZE,
+};
 
 /// More than the bounce buffers of an address space.
 const MANY: usize = 33;
@@ -43,6 +45,10 @@ const CHECKS: &[Check] = &[
     (
         "an object that is made in a request that fails is closed",
         object_of_failed_request,
+    ),
+    (
+        "a number that is taken is refused before a daemon is asked",
+        taken_number,
     ),
 ];
 
@@ -265,5 +271,27 @@ fn object_of_failed_request(suite: &Suite) -> Verdict {
         let sqe = server.expect(Opcode::CloseMsg)?;
         expect("closed", sqe.args[0] as usize, wanted)?;
     }
+    end(server)
+}
+
+fn taken_number(suite: &Suite) -> Verdict {
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    for (call, args) in [
+        (SYS_DUP_INTO, [fd, 0, 1, fd, 0, 0]),
+        (SYS_OPENAT_INTO, [fd, 0, 1, O_RDWR, 0, fd]),
+    ] {
+        let client = Client::start(suite, call, |page| {
+            let mut args = args;
+            args[1] = page + BUFFER;
+            args
+        })?;
+        must("settle", sys::nanosleep(20_000_000))?;
+        if !is_idle(&server)? {
+            return Err(String::from("the daemon was asked"));
+        }
+        expect("taken", client.finish()?, Err(EEXIST))?;
+    }
+    server.close(fd, number)?;
     end(server)
 }
