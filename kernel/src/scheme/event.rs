@@ -275,9 +275,13 @@ impl Scheme for EventScheme {
         let mut written = 0;
         for chunk in buf.prefix(MAX_IO).chunks(EVENT_SIZE) {
             let mut event = Event::default();
-            chunk.read_exact(&mut event)?;
-            control(number, &queue, &event)?;
-            written += EVENT_SIZE;
+            let read = chunk.read_exact(&mut event);
+            match read.and_then(|()| control(number, &queue, &event)) {
+                Ok(()) => written += EVENT_SIZE,
+                // The records before it count.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
         }
         Ok(written)
     }

@@ -144,16 +144,21 @@ impl Scheme for TimeScheme {
 
     fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
         let (clock, kind) = handle(number)?;
-        let buf = buf.prefix(MAX_IO);
-        for chunk in buf.chunks(SPEC_SIZE) {
+        let mut written = 0;
+        for chunk in buf.prefix(MAX_IO).chunks(SPEC_SIZE) {
             let mut time = TimeSpec::default();
-            chunk.read_exact(&mut time)?;
-            match kind {
-                Kind::Default | Kind::Timer => arm(number, clock, &time)?,
-                Kind::GetTime | Kind::GetResolution => return Err(Error::new(EINVAL)),
+            let armed = chunk.read_exact(&mut time).and_then(|()| match kind {
+                Kind::Default | Kind::Timer => arm(number, clock, &time),
+                Kind::GetTime | Kind::GetResolution => Err(Error::new(EINVAL)),
+            });
+            match armed {
+                Ok(()) => written += SPEC_SIZE,
+                // The timers before it count.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
             }
         }
-        Ok(buf.len() / SPEC_SIZE * SPEC_SIZE)
+        Ok(written)
     }
 
     fn path(&self, number: usize) -> Result<String> {

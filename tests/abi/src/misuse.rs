@@ -3,6 +3,7 @@
 
 use crate::contexts;
 use crate::contexts::{Child, Space};
+use crate::ipc;
 use crate::serving::*;
 use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
@@ -12,7 +13,8 @@ use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
 use syscall::{
-    CallFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, PAGE_SIZE,
+    CallFlags, Event, EventFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_RDWR,
+    O_WRONLY, PAGE_SIZE, TimeSpec,
 };
 
 /// More than the bounce buffers of an address space.
@@ -49,6 +51,10 @@ const CHECKS: &[Check] = &[
     (
         "a number that is taken is refused before a daemon is asked",
         taken_number,
+    ),
+    (
+        "several records in one write: those before a bad one count",
+        several_records,
     ),
 ];
 
@@ -294,4 +300,45 @@ fn taken_number(suite: &Suite) -> Verdict {
     }
     server.close(fd, number)?;
     end(server)
+}
+
+fn several_records(suite: &Suite) -> Verdict {
+    let queue = must("queue", suite.open(EVENT, "", O_RDWR | O_NONBLOCK))?;
+    let pipe = must("pipe", suite.open(PIPE, "", O_RDONLY | O_NONBLOCK))?;
+    let write = must("write end", suite.dup(pipe, b"write"))?;
+    let event = |id| Event {
+        id,
+        flags: EventFlags::EVENT_READ,
+        data: 5,
+    };
+    let bytes: Vec<u8> = [event(pipe), event(usize::MAX)]
+        .iter()
+        .flat_map(|event| event.iter().copied())
+        .collect();
+    let size = size_of::<Event>();
+    expect("one of two", sys::write(queue, &bytes), Ok(size))?;
+    expect("a bad one", sys::write(queue, &bytes[size..]), Err(EBADF))?;
+    expect("write", sys::write(write, b"x"), Ok(1))?;
+    let found = ipc::next_event(queue).map_err(|e| format!("no event: {e}"))?;
+    expect("event", (found.id, found.data), (pipe, 5))?;
+
+    let timer = must("timer", suite.open(TIME, "4/timer", O_RDWR))?;
+    let far = TimeSpec {
+        tv_sec: 1 << 40,
+        tv_nsec: 0,
+    };
+    let many: Vec<u8> = (0..2000)
+        .flat_map(|_| far.iter().copied().collect::<Vec<_>>())
+        .collect();
+    let most = 1024 * size_of::<TimeSpec>();
+    expect(
+        "as many as there may be",
+        sys::write(timer, &many),
+        Ok(most),
+    )?;
+    expect("no more", sys::write(timer, &far), Err(ENOMEM))?;
+    for fd in [timer, queue, pipe, write] {
+        must("close", sys::close(fd))?;
+    }
+    Ok(())
 }
