@@ -71,6 +71,9 @@ pub struct Completed<W, F, A> {
     pub abandoned: Option<A>,
     /// The value for a client that gave up.
     pub unclaimed: Option<usize>,
+    /// Whether messages about the request may still wait for the daemon: it did not read the
+    /// request before it answered, or a cancellation was sent.
+    pub is_unread: bool,
 }
 
 #[derive(Debug)]
@@ -78,6 +81,7 @@ enum State<W, F, A> {
     Waiting {
         waiter: Option<W>,
         files: Vec<F>,
+        is_read: bool,
         canceling: bool,
         abandoned: Option<A>,
     },
@@ -128,6 +132,7 @@ impl<W, F, A> Requests<W, F, A> {
         let state = State::Waiting {
             waiter,
             files,
+            is_read: false,
             canceling: false,
             abandoned: None,
         };
@@ -153,6 +158,13 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
+    /// Records that the daemon has read a request.
+    pub fn set_read(&mut self, tag: u32) {
+        if let Some(Some(State::Waiting { is_read, .. })) = self.slot(tag as usize) {
+            *is_read = true;
+        }
+    }
+
     /// Handles the daemon's answer. A cancelled request that is answered with ECANCELED ends with
     /// EINTR. EINTR without a cancellation becomes EIO, because the client would take it for a
     /// signal.
@@ -164,13 +176,14 @@ impl<W, F, A> Requests<W, F, A> {
         let Some(slot) = self.slot(tag as usize) else {
             return Err((TagError::Unknown, reply));
         };
-        let (waiter, mut files, canceling, abandoned) = match slot.take() {
+        let (waiter, mut files, is_read, canceling, abandoned) = match slot.take() {
             Some(State::Waiting {
                 waiter,
                 files,
+                is_read,
                 canceling,
                 abandoned,
-            }) => (waiter, files, canceling, abandoned),
+            }) => (waiter, files, is_read, canceling, abandoned),
             answered => {
                 *slot = answered;
                 return Err((TagError::Answered, reply));
@@ -213,6 +226,7 @@ impl<W, F, A> Requests<W, F, A> {
             file: lost,
             abandoned,
             unclaimed,
+            is_unread: canceling || !is_read,
         })
     }
 
@@ -345,6 +359,29 @@ mod tests {
         );
         assert_eq!(table.begin(Some('c'), vec![]), Some(0));
         assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn an_answer_tells_whether_messages_may_wait() {
+        let mut table = Table::new();
+        for (is_read, is_cancelled, is_unread) in [
+            (true, false, false),
+            (false, false, true),
+            (true, true, true),
+        ] {
+            let tag = table.begin(Some('a'), vec![]).unwrap();
+            if is_read {
+                table.set_read(tag);
+            }
+            if is_cancelled {
+                table.cancel(tag);
+            }
+            assert_eq!(
+                table.answer(tag, value(Ok(1))).unwrap().is_unread,
+                is_unread
+            );
+            assert_eq!(taken(&mut table, tag), Some(Ok(1)));
+        }
     }
 
     #[test]

@@ -49,6 +49,14 @@ const CHECKS: &[Check] = &[
         object_of_failed_request,
     ),
     (
+        "a request that is answered before it is read is not read later",
+        answered_unread,
+    ),
+    (
+        "of mappings that fail a daemon is told of 16 at a time",
+        unanswered_munmaps,
+    ),
+    (
         "a number that is taken is refused before a daemon is asked",
         taken_number,
     ),
@@ -280,6 +288,24 @@ fn object_of_failed_request(suite: &Suite) -> Verdict {
     end(server)
 }
 
+fn answered_unread(suite: &Suite) -> Verdict {
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    // The lowest free tag is the next.
+    let first = Sqe::default();
+    let client = Client::start(suite, SYS_FSYNC, |_| [fd, 0, 0, 0, 0, 0])?;
+    for _ in 0..1000 {
+        must("settle", sys::nanosleep(1_000_000))?;
+        if server.answer(&first, Ok(0)).is_ok() {
+            break;
+        }
+    }
+    expect("fsync", client.finish()?, Ok(0))?;
+    hold("nothing to read", is_idle(&server)?)?;
+    server.close(fd, number)?;
+    end(server)
+}
+
 fn taken_number(suite: &Suite) -> Verdict {
     let server = Server::new(suite)?;
     let (fd, number) = server.file()?;
@@ -341,4 +367,52 @@ fn several_records(suite: &Suite) -> Verdict {
         must("close", sys::close(fd))?;
     }
     Ok(())
+}
+
+fn unanswered_munmaps(suite: &Suite) -> Verdict {
+    const MOST: usize = 16;
+    let server = Server::new(suite)?;
+    let (fd, number) = server.file()?;
+    let hole = 0x5000_0000_0000;
+    for round in 0..MOST + 4 {
+        let client = Client::start(suite, SYS_FMAP, |page| {
+            let map = Map {
+                offset: round * PAGE_SIZE,
+                size: PAGE_SIZE,
+                flags: SHARED,
+                address: 0,
+            };
+            for (at, byte) in map.iter().enumerate() {
+                poke(page + BUFFER + at, *byte);
+            }
+            [fd, page + BUFFER, 32, 0, 0, 0]
+        })?;
+        let sqe = server.expect(Opcode::MmapPrep)?;
+        server.answer(&sqe, Ok(hole))?;
+        expect("fmap", client.finish()?, Err(EIO))?;
+        if round < MOST {
+            let sqe = server.expect(Opcode::Munmap)?;
+            expect("offset", sqe.args[3] as usize, round * PAGE_SIZE)?;
+        }
+    }
+    hold("the others wait", is_idle(&server)?)?;
+    // The tag of the first is the lowest.
+    server.answer(&Sqe::default(), Ok(0))?;
+    let sqe = server.expect(Opcode::Munmap)?;
+    expect("the next", sqe.args[3] as usize, MOST * PAGE_SIZE)?;
+    expect("close", sys::close(fd), Ok(0))?;
+    hold("still open", is_idle(&server)?)?;
+    for tag in 1..MOST as u32 {
+        let cqe = Sqe {
+            tag,
+            ..Sqe::default()
+        };
+        server.answer(&cqe, Ok(0))?;
+    }
+    for _ in 0..3 {
+        server.expect(Opcode::Munmap)?;
+    }
+    let sqe = server.expect(Opcode::CloseMsg)?;
+    expect("closed", sqe.args[0] as usize, number)?;
+    end(server)
 }

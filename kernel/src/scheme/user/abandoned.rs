@@ -2,10 +2,10 @@
 
 use ::syscall::schemev2::{Opcode, Sqe, SqeFlags};
 
+use super::UserScheme;
 use super::request_buffer::Mapping;
-use super::{File, UserScheme};
+use crate::mm::space::Piece;
 use crate::object::deferred::{Entry, Message, Notices};
-use crate::scheme::MunmapRequest;
 
 /// The step that undoes an abandoned request if the daemon has carried it out.
 pub enum Undo {
@@ -13,9 +13,9 @@ pub enum Undo {
     Nothing,
     /// Close the object with the answered number: no client has it.
     Close,
-    /// Send a Munmap: the daemon counts a mapping that no client has. The file stays open until
-    /// the daemon has got the Munmap.
-    Unmap(File, MunmapRequest),
+    /// Send a Munmap: the daemon counts a mapping that no client has. The piece keeps its file open
+    /// until then.
+    Unmap(Entry<Piece>),
 }
 
 impl Undo {
@@ -69,9 +69,7 @@ impl UserScheme {
                     notices,
                 }));
             }
-            (Undo::Unmap(file, request), Some(_)) => {
-                self.unmapped_without_waiting(file.number(), request);
-            }
+            (Undo::Unmap(piece), Some(_)) => self.post_unmapped(piece),
             (Undo::Nothing, _) | (_, None) => {}
         }
     }

@@ -5,6 +5,7 @@
 //! address space, and the scheme ends with it.
 
 mod abandoned;
+mod message;
 mod munmaps;
 mod request_buffer;
 mod socket;
@@ -15,7 +16,7 @@ use alloc::{
 };
 
 use ::syscall::{
-    CallFlags, EventFlags, MunmapFlags, RecvFdFlags, SendFdFlags, StdFsCallKind,
+    CallFlags, EventFlags, RecvFdFlags, SendFdFlags, StdFsCallKind,
     data::Map,
     error::{EAGAIN, EBUSY, EINTR, EINVAL, EIO, ENODEV, EPERM, Error, Result},
     schemev2::{Opcode, Sqe, SqeFlags},
@@ -30,7 +31,7 @@ use super::{
 use crate::{
     mm::{
         PAGE_SIZE, UserBuf, frame,
-        space::{AddrSpace, SchemeGrant},
+        space::{AddrSpace, Piece, SchemeGrant},
     },
     object::{
         Description, InternalFlags,
@@ -40,10 +41,14 @@ use crate::{
     sched::{self, Context, ContextRef, WaitQueue},
 };
 use abandoned::{AbandonedRequest, Undo};
+use message::{signed_sqe, sqe};
 use munmaps::Munmaps;
 use request_buffer::{Access, RequestBuffer};
 
 type File = Arc<Description>;
+
+/// A daemon may have so many unfinished requests when little memory is left.
+const FEW_REQUESTS: usize = 256;
 
 struct State {
     /// False once the daemon has ended.
@@ -61,40 +66,6 @@ pub struct UserScheme {
     daemon: Weak<Context>,
     state: Mutex<State>,
     readers: WaitQueue,
-}
-
-/// A request with `args` as its first arguments; the rest is zero.
-fn sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
-    let mut sqe = Sqe {
-        opcode: opcode as u8,
-        caller: caller.pid as u64,
-        ..Sqe::default()
-    };
-    for (place, arg) in sqe.args.iter_mut().zip(args) {
-        *place = *arg;
-    }
-    sqe
-}
-
-/// A message as the daemon reads it.
-fn sqe_of(message: &Message) -> Sqe {
-    let nobody = Caller::default();
-    match *message {
-        Message::Close { number, .. } => sqe(Opcode::CloseMsg, &[number as u64], nobody),
-        Message::Detach { number, pid, .. } => {
-            sqe(Opcode::Detach, &[number as u64], Caller { pid, ..nobody })
-        }
-        Message::Request(sqe) => sqe,
-    }
-}
-
-/// [`sqe`] with the caller's user and group in the last argument.
-fn signed_sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
-    let mut sqe = sqe(opcode, args, caller);
-    if let Some(last) = sqe.args.last_mut() {
-        *last = u64::from(caller.uid) | u64::from(caller.gid) << 32;
-    }
-    sqe
 }
 
 fn value(answer: Answer<File>) -> Result<usize> {
@@ -234,6 +205,11 @@ impl UserScheme {
         buffer: &mut RequestBuffer,
         undo: Undo,
     ) -> Result<Answer<File>> {
+        // Requests of clients that were killed stay until they are answered, perhaps never. A
+        // Munmap that is not sent would be lost.
+        if sqe.opcode != Opcode::Munmap as u8 && self.state.lock().requests.len() > FEW_REQUESTS {
+            frame::check_room()?;
+        }
         let tag = self.begin(sqe, Some(sched::current()), files)?;
         // Descriptors dropped by this call must reach their schemes before a wait that may be
         // long.
@@ -564,18 +540,22 @@ impl Scheme for UserScheme {
             map.flags.bits() as u64,
             map.offset as u64,
         ];
+        // A daemon that answers no Munmaps could have ever more of them wait.
+        frame::check_room()?;
         // The daemon counts the mappings that it has answered, so it needs a Munmap for a failed
         // one.
-        let request = MunmapRequest {
-            offset: map.offset as u64,
-            size: map.size,
-            flags: MunmapFlags::empty(),
+        let grant = SchemeGrant::new(file.clone(), map.offset as u64, map.flags.bits());
+        let piece = || {
+            Entry::new(Piece {
+                grant: grant.clone(),
+                len: map.size,
+            })
         };
         let sqe = signed_sqe(Opcode::MmapPrep, &args, proc::caller());
-        let undo = Undo::Unmap(file.clone(), request);
+        let undo = Undo::Unmap(piece());
         let address =
             value(self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), undo)?)?;
-        let grant = SchemeGrant::new(file.clone(), map.offset as u64, map.flags.bits());
+        let failed = piece();
         let mapped = match aligned(address) {
             true => space.map_scheme(placement(map), map.size, rights, &source, address, grant),
             false => Err(Error::new(EINVAL)),
@@ -586,7 +566,7 @@ impl Scheme for UserScheme {
                 Ok(address)
             }
             Err(error) => {
-                self.unmapped_without_waiting(file.number(), request);
+                self.post_unmapped(failed);
                 Err(error)
             }
         }

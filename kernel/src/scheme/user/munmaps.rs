@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use ::syscall::schemev2::{Opcode, Sqe};
 
-use super::{UserScheme, signed_sqe};
+use super::{UserScheme, message::signed_sqe};
 use crate::{
     mm::space::{Piece, Pieces},
     object::deferred::Entry,
@@ -63,7 +63,10 @@ impl UserScheme {
     fn send_munmaps(&self) {
         while let Some(piece) = self.next_munmap() {
             if let Some((file, request)) = grant_of(piece.value()) {
-                self.unmapped_without_waiting(file.number(), request);
+                // The daemon must answer every Munmap, so it needs a tag even without a waiting
+                // client.
+                let sqe = sqe_of(file.number(), request, Caller::default());
+                let _ = self.begin(sqe, None, Vec::new());
             }
         }
     }
@@ -75,12 +78,5 @@ impl UserScheme {
         } else {
             None
         }
-    }
-
-    /// Sends a Munmap at once.
-    pub(super) fn unmapped_without_waiting(&self, number: usize, request: MunmapRequest) {
-        // The daemon must answer every Munmap, so it needs a tag even without a waiting client.
-        let sqe = sqe_of(number, request, Caller::default());
-        let _ = self.begin(sqe, None, Vec::new());
     }
 }

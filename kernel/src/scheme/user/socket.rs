@@ -9,9 +9,10 @@ use ::syscall::{
 };
 use kernel_core::requests::{Reply, TagError};
 
-use super::{File, State, UserScheme, deliver_files, sqe_of};
+use super::{File, State, UserScheme, deliver_files, message::sqe_of};
 use crate::{
     mm::UserBuf,
+    object::deferred::{Entry, Message},
     proc, sched,
     scheme::{reaper, trigger},
 };
@@ -68,7 +69,10 @@ fn take_requests(state: &mut State, buf: UserBuf) -> Option<Result<usize>> {
         if let Err(error) = chunk.write_all(&sqe_of(message)) {
             return Some(if stored > 0 { Ok(stored) } else { Err(error) });
         }
-        drop(state.todo.pop());
+        if let Some(Message::Request(sqe)) = state.todo.pop().as_ref().map(Entry::value) {
+            // Of a cancellation this says nothing new.
+            state.requests.set_read(sqe.tag);
+        }
         stored += SQE_SIZE;
     }
     Some(Ok(stored))
@@ -151,7 +155,17 @@ impl UserScheme {
     }
 
     fn answer(&self, tag: u32, reply: Reply<File>) -> Result<()> {
-        let answered = self.state.lock().requests.answer(tag, reply);
+        let answered = {
+            let mut state = self.state.lock();
+            let answered = state.requests.answer(tag, reply);
+            if matches!(&answered, Ok(completed) if completed.is_unread) {
+                // They would use memory until the daemon reads them, which it may never do.
+                let is_about =
+                    |message: &_| matches!(message, Message::Request(sqe) if sqe.tag == tag);
+                while state.todo.take(is_about).is_some() {}
+            }
+            answered
+        };
         let completed = answered.map_err(|(error, _reply)| answer_error(error))?;
         match (completed.waiter, completed.abandoned) {
             (Some(waiter), _) => {
