@@ -7,6 +7,8 @@
 //! that are kept for long would end up in all large blocks, and one in each is enough to leave no
 //! long run although nearly all memory is free.
 
+use core::ops::Range;
+
 use crate::bitset::{self, BitSet};
 
 /// Largest block: 2^10 frames = 4 MiB.
@@ -132,6 +134,13 @@ impl<'a> Buddy<'a> {
             .ok()
             .and_then(|n| self.frames.get(n))
             .is_some_and(|f| f.state != State::Hole)
+    }
+
+    /// Whether any of the frames is RAM of the allocator.
+    pub fn any_ram(&self, numbers: Range<u64>) -> bool {
+        // Numbers beyond the table are holes: a range of them can be as long as a program likes.
+        let end = numbers.end.min(self.frames.len() as u64);
+        (numbers.start..end).any(|number| self.is_ram(number))
     }
 
     /// Allocates `count` contiguous frames with one reference each (`count` from 1 to
@@ -325,6 +334,8 @@ mod tests {
         buddy.add_free(0, 16);
         buddy.add_used(16, 32);
         assert!(buddy.is_ram(31) && !buddy.is_ram(32) && !buddy.is_ram(1 << 40));
+        assert!(buddy.any_ram(31..33) && buddy.any_ram(0..u64::MAX));
+        assert!(!buddy.any_ram(32..u64::MAX) && !buddy.any_ram(1 << 40..1 << 41));
         let n = buddy.alloc(1).unwrap();
         buddy.retain(n);
         buddy.set_shared(n, true);

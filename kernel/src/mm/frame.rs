@@ -289,13 +289,7 @@ pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
 pub(crate) fn any_ram(phys: usize, len: usize) -> bool {
     let first = (phys / PAGE_SIZE) as u64;
     let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
-    with(|frames| {
-        // Numbers beyond the table are holes: there is no need to count through all of a large
-        // device.
-        (first..end)
-            .take_while(|&n| n < u64::from(u32::MAX))
-            .any(|n| frames.is_ram(n))
-    })
+    with(|frames| frames.any_ram(first..end))
 }
 
 /// The number of references to the frame at `phys`.
