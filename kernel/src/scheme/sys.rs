@@ -243,15 +243,15 @@ fn env() -> String {
 }
 
 fn log() -> String {
-    let mut text = Text::default();
-    for chunk in console::log_text().utf8_chunks() {
-        let lost = match chunk.invalid() {
-            [] => "",
-            _ => "\u{fffd}",
-        };
-        let _ = write!(text, "{}{lost}", chunk.valid());
-    }
-    text.0
+    text_of(|text| {
+        console::log_text().utf8_chunks().try_for_each(|chunk| {
+            let lost = match chunk.invalid() {
+                [] => "",
+                _ => "\u{fffd}",
+            };
+            write!(text, "{}{lost}", chunk.valid())
+        })
+    })
 }
 
 /// The system, its version, the machine, and the name of the source, by which programs distinguish
@@ -293,28 +293,36 @@ impl Write for Text {
     }
 }
 
+/// The text that `write` makes, up to the end or to the first part for which there is no room: the
+/// rest would be work for nothing.
+fn text_of(write: impl FnOnce(&mut Text) -> core::fmt::Result) -> String {
+    let mut text = Text::default();
+    let _ = write(&mut text);
+    text.0
+}
+
 /// All contexts with pid and name, in the order in which they were made.
 fn identified() -> impl Iterator<Item = (proc::Identity, ContextRef)> {
     proc::contexts().map(|context| (proc::identity(&context), context))
 }
 
 fn block() -> String {
-    let mut text = Text::default();
-    for (identity, context) in identified() {
-        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
-        if context.state() == State::Blocked {
-            let _ = writeln!(text, "  waiting");
-        }
-    }
-    text.0
+    text_of(|text| {
+        identified().try_for_each(|(identity, context)| {
+            writeln!(text, "{}: {}", identity.pid, identity.name)?;
+            match context.state() {
+                State::Blocked => writeln!(text, "  waiting"),
+                _ => Ok(()),
+            }
+        })
+    })
 }
 
 fn syscalls() -> String {
-    let mut text = Text::default();
-    for (identity, _) in identified() {
-        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
-    }
-    text.0
+    text_of(|text| {
+        identified()
+            .try_for_each(|(identity, _)| writeln!(text, "{}: {}", identity.pid, identity.name))
+    })
 }
 
 fn state_letters(context: &ContextRef) -> &'static str {
@@ -329,8 +337,11 @@ fn state_letters(context: &ContextRef) -> &'static str {
 }
 
 fn contexts() -> String {
-    let mut text = Text::default();
-    let _ = writeln!(
+    text_of(write_contexts)
+}
+
+fn write_contexts(text: &mut Text) -> core::fmt::Result {
+    writeln!(
         text,
         "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{:<8}{:<8}NAME",
         "PID",
@@ -344,7 +355,7 @@ fn contexts() -> String {
         "SHARED",
         "PAGES",
         "OWN"
-    );
+    )?;
     sched::charge_all();
     // The threads of a process share a space, so its tables are walked once.
     let mut counted = BTreeMap::new();
@@ -356,7 +367,7 @@ fn contexts() -> String {
             // The space is kept as long as its figures: a later one could get its address.
             counted.entry(key).or_insert_with(count).0
         });
-        let _ = writeln!(
+        writeln!(
             text,
             "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{pages:<8}{own:<8}{}",
             identity.pid,
@@ -369,9 +380,9 @@ fn contexts() -> String {
             bytes(private),
             bytes(shared),
             identity.name,
-        );
+        )?;
     }
-    text.0
+    Ok(())
 }
 
 /// Hours, minutes, seconds and hundredths.
@@ -402,9 +413,12 @@ fn bytes(size: usize) -> String {
 /// Open descriptors of all processes, without the paths of daemons' objects: the reader may be one
 /// of these daemons.
 fn iostat() -> String {
-    let mut text = Text::default();
+    text_of(write_files)
+}
+
+fn write_files(text: &mut Text) -> core::fmt::Result {
     for (identity, context) in identified() {
-        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
+        writeln!(text, "{}: {}", identity.pid, identity.name)?;
         for (fd, file) in proc::files_of(&context).entries().unwrap_or_default() {
             let table = if fd & UPPER_FDTBL_TAG == 0 { " " } else { "U" };
             let (scheme, number) = (file.scheme(), file.number());
@@ -418,13 +432,13 @@ fn iostat() -> String {
             };
             let fd = fd & !UPPER_FDTBL_TAG;
             let scheme = scheme.0;
-            let _ = writeln!(
+            writeln!(
                 text,
                 "{table} {fd:>4}: {scheme:>8} {number:>8} {flags:>08X}: {path}"
-            );
+            )?;
         }
     }
-    text.0
+    Ok(())
 }
 
 fn stat() -> String {
