@@ -256,6 +256,16 @@ impl AddrSpace {
         let Some(Backing::Borrowed { lents: known, .. }) = inner.areas.backing_mut(addr) else {
             return Err(Error::new(EFAULT));
         };
+        // A loan takes some of the kernel's own memory, and a program can have very many.
+        if known.lacks(&lents)
+            && let Err(why) = frame::check_room()
+        {
+            drop(inner);
+            return match is_request {
+                true => self.substitute(addr, why),
+                false => Err(why),
+            };
+        }
         known.add(&lents);
         let Some((_, area)) = inner.areas.find(addr) else {
             return Err(Error::new(EFAULT));

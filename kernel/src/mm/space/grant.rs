@@ -174,6 +174,11 @@ impl Lents {
         self.0 = Some(Arc::new(Node { lent, next }));
     }
 
+    /// Whether loans are missing.
+    pub(super) fn lacks(&self, others: &Lents) -> bool {
+        others.iter().any(|other| !self.know(&other.0))
+    }
+
     /// Adds the loans that are missing.
     pub(super) fn add(&mut self, others: &Lents) {
         for other in others.iter() {
