@@ -30,6 +30,8 @@ pub struct Context {
     killed: AtomicBool,
     stopped: AtomicBool,
     interrupted: AtomicBool,
+    /// Whether it is in a wait, also when it was woken and has not run since.
+    waiting: AtomicBool,
     /// Whether user registers were set while the context was in the kernel.
     replaced: AtomicBool,
     run_time: AtomicU64,
@@ -86,6 +88,7 @@ impl Context {
             killed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
             run_time: AtomicU64::new(0),
             last_processor: AtomicUsize::new(0),
@@ -136,6 +139,14 @@ impl Context {
 
     pub(super) fn set_interrupted(&self, interrupted: bool) {
         self.interrupted.store(interrupted, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether a wait must end. The call resets this, unless the context is to end.

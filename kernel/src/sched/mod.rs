@@ -154,11 +154,12 @@ pub fn start(context: &ContextRef) -> Result<()> {
     Ok(())
 }
 
-/// Ends a context's wait with `Interrupted`; no effect when it does not wait.
+/// Ends a context's wait with `Interrupted`; no effect when it does not wait. A context that was
+/// woken but has not checked its condition since still waits: perhaps it was woken in vain.
 pub fn interrupt(context: &ContextRef) {
-    if context.state() == State::Blocked {
+    if context.is_waiting() {
         context.set_interrupted(true);
-        make_ready(context);
+        wake(context);
     }
 }
 

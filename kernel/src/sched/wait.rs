@@ -44,10 +44,23 @@ pub fn wake(context: &ContextRef) -> bool {
 fn wait<T>(
     queue: Option<&WaitQueue>,
     deadline: Option<u64>,
-    mut condition: impl FnMut() -> Option<T>,
+    condition: impl FnMut() -> Option<T>,
 ) -> Result<T, WaitError> {
     // An interrupt from before the wait does not end this wait.
-    with_current(|context| context.set_interrupted(false));
+    with_current(|context| {
+        context.set_interrupted(false);
+        context.set_waiting(true);
+    });
+    let result = wait_for(queue, deadline, condition);
+    with_current(|context| context.set_waiting(false));
+    result
+}
+
+fn wait_for<T>(
+    queue: Option<&WaitQueue>,
+    deadline: Option<u64>,
+    mut condition: impl FnMut() -> Option<T>,
+) -> Result<T, WaitError> {
     loop {
         if let Some(value) = condition() {
             return Ok(value);

@@ -13,8 +13,8 @@ use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
 use syscall::{
-    CallFlags, Event, EventFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY, O_RDWR,
-    O_WRONLY, PAGE_SIZE, TimeSpec,
+    CallFlags, ContextVerb, Event, EventFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY,
+    O_RDWR, O_WRONLY, PAGE_SIZE, TimeSpec,
 };
 
 /// More than the bounce buffers of an address space.
@@ -63,6 +63,10 @@ const CHECKS: &[Check] = &[
     (
         "several records in one write: those before a bad one count",
         several_records,
+    ),
+    (
+        "an interrupt ends the wait of a reader that was woken in vain",
+        interrupt_after_wake,
     ),
 ];
 
@@ -415,4 +419,69 @@ fn unanswered_munmaps(suite: &Suite) -> Verdict {
     let sqe = server.expect(Opcode::CloseMsg)?;
     expect("closed", sqe.args[0] as usize, number)?;
     end(server)
+}
+
+/// Words of the cell that two readers of a queue share: the queue, the second's error number, and
+/// its status handle.
+const QUEUE: usize = 0;
+const ERRNO: usize = 1;
+const STATUS: usize = 2;
+
+/// Reads one event, and then interrupts the other reader.
+fn first_reader(argument: usize) -> ! {
+    let shared = contexts::read_shared(argument);
+    let cell = shared.value;
+    if sys::read(word(cell, QUEUE), &mut Event::default()).is_ok() {
+        let interrupt = [ContextVerb::Interrupt as usize];
+        let _ = contexts::write_words(word(cell, STATUS), &interrupt);
+    }
+    contexts::end(shared.proc_root, shared.slots)
+}
+
+/// Reads events until that fails.
+fn second_reader(argument: usize) -> ! {
+    let shared = contexts::read_shared(argument);
+    let queue = word(shared.value, QUEUE);
+    let errno = loop {
+        if let Err(errno) = sys::read(queue, &mut Event::default()) {
+            break errno;
+        }
+    };
+    put_word(shared.value, ERRNO, errno as usize);
+    contexts::end(shared.proc_root, shared.slots)
+}
+
+fn interrupt_after_wake(suite: &Suite) -> Verdict {
+    let pipe = must("pipe", suite.open(PIPE, "", O_RDONLY))?;
+    let write = must("write end", suite.dup(pipe, b"write"))?;
+    let queue = must("queue", suite.open(EVENT, "", O_RDWR))?;
+    must(
+        "watch",
+        ipc::subscribe(queue, pipe, EventFlags::EVENT_READ, 1),
+    )?;
+    let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, PRIVATE))?;
+    put_word(cell, QUEUE, queue);
+    let start = |function| {
+        let record = contexts::share(suite, cell)?;
+        let child = Child::start(suite, Space::Same, function, record);
+        must("it waits", sys::nanosleep(10_000_000))?;
+        child
+    };
+    let (first, second) = (start(first_reader)?, start(second_reader)?);
+    put_word(cell, STATUS, second.status);
+    // Both are woken. The first takes the event, and interrupts the second before that has run.
+    expect("write", sys::write(write, b"x"), Ok(1))?;
+    first.join()?;
+    must("the second ends", sys::nanosleep(20_000_000))?;
+    let errno = word(cell, ERRNO);
+    if errno == 0 {
+        let interrupt = [ContextVerb::Interrupt as usize];
+        must("again", contexts::write_words(second.status, &interrupt))?;
+    }
+    second.join()?;
+    expect("the second's error", errno as i32, EINTR)?;
+    for fd in [queue, pipe, write] {
+        must("close", sys::close(fd))?;
+    }
+    expect("unmap", sys::funmap(cell, PAGE_SIZE), Ok(0))
 }
