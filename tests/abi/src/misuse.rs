@@ -68,6 +68,10 @@ const CHECKS: &[Check] = &[
         "an interrupt ends the wait of a reader that was woken in vain",
         interrupt_after_wake,
     ),
+    (
+        "a long write to the console is taken in parts",
+        console_in_parts,
+    ),
 ];
 
 pub fn run(suite: &Suite) {
@@ -484,4 +488,13 @@ fn interrupt_after_wake(suite: &Suite) -> Verdict {
         must("close", sys::close(fd))?;
     }
     expect("unmap", sys::funmap(cell, PAGE_SIZE), Ok(0))
+}
+
+fn console_in_parts(suite: &Suite) -> Verdict {
+    let console = must("console", suite.open(DEBUG, "", O_WRONLY))?;
+    let line = [b'-'; 300];
+    let count = must("write", sys::write(console, &line))?;
+    must("end of the line", sys::write(console, b"\n"))?;
+    expect("close", sys::close(console), Ok(0))?;
+    hold(&format!("a part, {count}"), (1..=256).contains(&count))
 }

@@ -97,7 +97,11 @@ impl Suite {
 
     /// Prints one line, in one piece: a line of the kernel's may come between two.
     pub fn say(&self, line: &str) {
-        let _ = sys::write(self.console, format!("{line}\n").as_bytes());
+        let line = format!("{line}\n");
+        let mut rest = line.as_bytes();
+        while let Ok(count @ 1..) = sys::write(self.console, rest) {
+            rest = rest.get(count..).unwrap_or_default();
+        }
     }
 
     /// Runs one check and prints its result.
