@@ -221,8 +221,18 @@ pub fn check_room() -> Result<()> {
 
 /// [`check_room`] for a call that makes the kernel take this many frames.
 pub(super) fn check_room_for(pages: usize) -> Result<()> {
+    check_free(pages, LOW)
+}
+
+/// `ENOMEM` when page tables could not get this many frames now.
+pub(super) fn check_tables(count: usize) -> Result<()> {
+    check_free(count, RESERVE)
+}
+
+/// `ENOMEM` when so many frames could not be taken without those that are kept from programs.
+fn check_free(pages: usize, kept: usize) -> Result<()> {
     let is_free = |kept| with(|frames| frames.free()) >= pages.saturating_add(with_waits(kept));
-    if is_free(LOW) || daemons::is_loaded() && is_free(DAEMON_RESERVE) {
+    if is_free(kept) || daemons::is_loaded() && is_free(DAEMON_RESERVE) {
         Ok(())
     } else {
         Err(Error::new(ENOMEM))

@@ -184,6 +184,13 @@ impl PageTable {
         Some(old)
     }
 
+    /// The most tables that so many pages in a range of this length can need.
+    pub fn most_tables(len: usize, pages: usize) -> usize {
+        // At each level the range may begin and end in the middle of a table.
+        let of_range: usize = (1..4).map(|level| (len >> (12 + 9 * level)) + 2).sum();
+        of_range.min(3 * pages)
+    }
+
     /// Makes the tables of a range, so that [`set`](Self::set) takes no memory there until a range
     /// with a page of it is cleared; `None` when there is no memory for them.
     pub fn make_tables(&mut self, addr: usize, len: usize) -> Option<()> {

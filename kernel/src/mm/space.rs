@@ -58,6 +58,8 @@ const MAX_CONTIGUOUS: usize = 1024;
 const MAX_AREAS: usize = 1 << 16;
 /// Areas in a frame of the kernel's heap, or a few more.
 const AREAS_OF_FRAME: usize = 16;
+/// Frames of the kernel's heap that the new area of a change and the cuts of others take at most.
+const FRAMES_OF_CHANGE: usize = 4;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
 
@@ -200,8 +202,16 @@ impl Inner {
         (all, own)
     }
 
-    /// Finds the place for a new area and makes room there.
-    fn place(&mut self, at: Placement, len: usize) -> Result<(usize, Removed)> {
+    /// Checks that there is memory for the tables of so many pages in a range of this length, and
+    /// for the changes to lists of areas before they are entered.
+    fn check_tables(&self, len: usize, pages: usize, areas: usize) -> Result<()> {
+        let lists = areas.div_ceil(AREAS_OF_FRAME) + FRAMES_OF_CHANGE;
+        frame::check_tables(PageTable::most_tables(len, pages) + lists)
+    }
+
+    /// Finds the place for a new area and makes room there. What is there is taken out only if
+    /// there is memory to enter so many pages then.
+    fn place(&mut self, at: Placement, len: usize, pages: usize) -> Result<(usize, Removed)> {
         self.check_areas()?;
         match at {
             Placement::Any => {
@@ -216,6 +226,9 @@ impl Inner {
                 check_range(addr, len)?;
                 if self.has_pinned(addr, len) {
                     return Err(Error::new(EBUSY));
+                }
+                if pages > 0 && self.areas.overlapping(addr, len).next().is_some() {
+                    self.check_tables(len, pages, 0)?;
                 }
                 let mut removed = Removed::default();
                 self.take(addr, len, &mut removed);
@@ -292,16 +305,18 @@ impl AddrSpace {
         self.inner.lock().min = address;
     }
 
-    /// Adds an area and lets `fill` enter its first pages. Undoes this when `fill` fails.
+    /// Adds an area and lets `fill` enter its first pages, or `pages` of them at a fixed place.
+    /// Undoes this when `fill` fails.
     fn add(
         &self,
         at: Placement,
         area: Area<Backing>,
+        pages: usize,
         fill: impl FnOnce(&mut Inner, usize) -> Result<()>,
     ) -> Result<(usize, Pieces)> {
         let mut inner = self.inner.lock();
         let len = area.len;
-        let (addr, replaced) = inner.place(at, len)?;
+        let (addr, replaced) = inner.place(at, len, pages)?;
         inner.areas.insert(addr, area);
         let filled = fill(&mut inner, addr);
         let mut failed = Removed::default();

@@ -31,7 +31,7 @@ impl AddrSpace {
             pinned: false,
             backing,
         };
-        self.add(at, area, |_, _| Ok(()))
+        self.add(at, area, 0, |_, _| Ok(()))
     }
 
     /// Maps zeroed physically contiguous memory at once. More than 4 MiB or no such run: `ENOMEM`.
@@ -64,7 +64,7 @@ impl AddrSpace {
             backing,
         };
         let flags = paging::user_flags(prot, cache) | COUNTED;
-        self.add(at, area, |inner, addr| {
+        self.add(at, area, pages, |inner, addr| {
             enter_frames(inner, addr, frames, flags)
         })
     }
@@ -91,7 +91,7 @@ impl AddrSpace {
             backing,
         };
         let flags = paging::user_flags(prot, cache);
-        let (addr, _) = self.add(Placement::Any, area, |inner, addr| {
+        let (addr, _) = self.add(Placement::Any, area, 0, |inner, addr| {
             for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
                 inner.enter(addr + offset, Entry::new(phys + offset, flags))?;
             }
@@ -132,7 +132,7 @@ impl AddrSpace {
             backing,
         };
         let mut entries = entries.into_iter();
-        let result = self.add(at, area, |inner, addr| {
+        let result = self.add(at, area, entries.len(), |inner, addr| {
             for (i, entry) in entries.by_ref().enumerate() {
                 inner.enter(addr + i * PAGE_SIZE, entry)?;
             }
@@ -163,7 +163,7 @@ impl AddrSpace {
             backing,
         };
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        self.add(at, area, |inner, addr| {
+        self.add(at, area, frames.len(), |inner, addr| {
             enter_frames(inner, addr, frames.to_vec(), flags)
         })
     }
@@ -188,7 +188,7 @@ impl AddrSpace {
             backing: Backing::Private,
         };
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        self.add(at, area, |inner, addr| {
+        self.add(at, area, frames.len(), |inner, addr| {
             enter_frames(inner, addr, frames, flags)
         })
     }
@@ -284,7 +284,7 @@ impl AddrSpace {
         };
         let (place, len) = (self.place_for_request(area.len), area.len);
         let mut entries = entries.into_iter();
-        let result = self.add(place, area, |inner, here| {
+        let result = self.add(place, area, 0, |inner, here| {
             let tables = inner.table.make_tables(here, len);
             tables.ok_or(Error::new(ENOMEM))?;
             let entries = entries.by_ref();
@@ -303,7 +303,7 @@ impl AddrSpace {
         entries: Vec<(usize, Entry)>,
     ) -> Result<(usize, Pieces)> {
         let mut entries = entries.into_iter();
-        let result = self.add(at, area, |inner, addr| {
+        let result = self.add(at, area, 0, |inner, addr| {
             for (offset, entry) in entries.by_ref() {
                 if inner.enter(addr + offset, entry).is_err() {
                     break;

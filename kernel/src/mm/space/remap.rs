@@ -51,7 +51,9 @@ impl AddrSpace {
         let moved = inner.areas.overlapping(old, kept).count();
         inner.check_more_areas(moved)?;
         let mut entries = inner.room_for_entries(old, kept)?;
-        let (new, mut removed) = inner.place(at, new_size)?;
+        // After this nothing fails: pages that are taken out but not entered would be lost.
+        inner.check_tables(kept, entries.capacity(), moved)?;
+        let (new, mut removed) = inner.place(at, new_size, 0)?;
         if kept < old_size {
             inner.take(old + kept, old_size - kept, &mut removed);
         }
@@ -92,7 +94,6 @@ impl AddrSpace {
         match failed {
             None => Ok((new, pieces)),
             Some(error) => {
-                // Without memory for page tables, the pages that are not yet moved are lost.
                 defer_unmapped(pieces);
                 Err(error)
             }
@@ -128,7 +129,9 @@ impl AddrSpace {
         let (here, mut replaced) = {
             let mut inner = self.inner.lock();
             inner.check_more_areas(moved)?;
-            inner.place(at, len)?
+            // After this nothing fails: the pages would be lost to both spaces.
+            inner.check_tables(len, entries.capacity(), moved)?;
+            inner.place(at, len, 0)?
         };
         let areas = {
             let mut inner = source.inner.lock();
@@ -180,8 +183,6 @@ impl AddrSpace {
         match failed {
             None => Ok((here, pieces)),
             Some(error) => {
-                // Without memory for page tables the moved pages are lost to both spaces; only a
-                // caller that moves between its own helpers can see this.
                 defer_unmapped(pieces);
                 Err(error)
             }

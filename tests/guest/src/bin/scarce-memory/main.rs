@@ -20,7 +20,7 @@ use runtime::{Result, env, fd, fs, path, sys};
 use syscall::error::{EFAULT, EINVAL, ENOMEM, ENOSPC};
 use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
 
-use memory::{All, BUFFER, PAGE, map, map_file, pipe, system};
+use memory::{All, BUFFER, PAGE, map, map_file, map_over, move_page, pipe, system};
 use program::{Asking, refused};
 
 runtime::main!(main);
@@ -48,12 +48,14 @@ const KEPT_FOR_DAEMONS: u64 = 768;
 const FEW: usize = 64;
 /// Buffers of that size: together they have more pages than the kernel keeps for daemons.
 const SPARSE: usize = 24;
+/// Pages of which the entries are in one page table.
+const TABLE: usize = 512;
 
 /// Makes some checks.
 type Check = fn(&mut Suite);
 
 /// The checks by name.
-const CHECKS: [(&str, Check); 16] = [
+const CHECKS: [(&str, Check); 17] = [
     ("lists", scarce),
     ("areas", areas),
     ("pipes", pipes),
@@ -70,6 +72,7 @@ const CHECKS: [(&str, Check); 16] = [
     ("chained", chained),
     ("queues", queues),
     ("requests", requests),
+    ("replaced", replaced),
 ];
 
 fn main() -> i32 {
@@ -462,4 +465,36 @@ fn filled(suite: &mut Suite) {
     };
     let ended = served().unwrap_or_else(|error| error.errno);
     suite.equal("a client's buffer without memory", ended, 0);
+}
+
+/// Maps a file over a page, and moves a page, to where a page table is missing when memory is used
+/// up: that is refused, and the pages are still there.
+fn replaced(suite: &mut Suite) {
+    let refused = || -> Result<[i32; 4]> {
+        let flags = syscall::O_RDWR | syscall::O_CREAT | 0o600;
+        let file = Fd::new(path::open("/tmp/replaced", flags)?);
+        fd::write(file.raw(), &[7; 2 * PAGE])?;
+        let (_output, input) = pipe()?;
+        let zone = map(3 * TABLE)?;
+        // The entries from here on are in a table that is not there.
+        let edge = (zone + TABLE * PAGE).next_multiple_of(TABLE * PAGE);
+        let (own, of_file) = (edge - 2 * PAGE, edge - PAGE);
+        runtime::probe::poke(own, 9);
+        map_over(file.raw(), of_file, 1)?;
+        let mut all = All::take()?;
+        let is_there = |at| errno(system(syscall::SYS_WRITE, [input.raw(), at, 1]));
+        let mapped = errno(map_over(file.raw(), of_file, 2));
+        let after_map = is_there(of_file);
+        let moved = errno(move_page(own, edge));
+        let after_move = is_there(own);
+        all.give(0, all.pages)?;
+        memory::unmap(zone, 3 * TABLE)?;
+        fs::remove_file("/tmp/replaced")?;
+        Ok([mapped, after_map, moved, after_move])
+    };
+    suite.equal(
+        "pages that a refused call would replace or move",
+        refused().map_err(|error| error.errno),
+        Ok([ENOMEM, 0, ENOMEM, 0]),
+    );
 }

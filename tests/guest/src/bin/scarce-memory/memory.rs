@@ -3,7 +3,7 @@
 use guest_tests::kernel_count;
 use libredox::Fd;
 use runtime::{Result, fd, path, probe, sys};
-use syscall::flag::{CLOCK_MONOTONIC, MapFlags};
+use syscall::flag::{CLOCK_MONOTONIC, MapFlags, MremapFlags};
 
 /// Bytes of a page.
 pub const PAGE: usize = hal::mem::PAGE;
@@ -39,11 +39,40 @@ pub fn map_shared(pages: usize) -> Result<usize> {
 
 /// Maps pages of a file.
 pub fn map_file(file: usize, offset: usize, pages: usize, kind: MapFlags) -> Result<usize> {
+    map_at(file, offset, pages, kind, 0)
+}
+
+/// Maps the first pages of a file in place of what is at an address.
+pub fn map_over(file: usize, at: usize, pages: usize) -> Result<usize> {
+    map_at(
+        file,
+        0,
+        pages,
+        MapFlags::MAP_SHARED | MapFlags::MAP_FIXED,
+        at,
+    )
+}
+
+/// Moves a page to where another mapping is.
+pub fn move_page(from: usize, to: usize) -> Result<usize> {
+    let rights = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    let flags = MremapFlags::FIXED_REPLACE.bits() | rights.bits();
+    let words = [from, PAGE, to, PAGE, flags, 0];
+    sys::demux(probe::syscall(syscall::SYS_MREMAP, words))
+}
+
+fn map_at(
+    file: usize,
+    offset: usize,
+    pages: usize,
+    kind: MapFlags,
+    address: usize,
+) -> Result<usize> {
     let map = syscall::Map {
         offset,
         size: pages * PAGE,
         flags: MapFlags::PROT_READ | MapFlags::PROT_WRITE | kind,
-        address: 0,
+        address,
     };
     let record = [file, (&raw const map).addr(), size_of_val(&map)];
     system(syscall::SYS_FMAP, record)
