@@ -490,15 +490,14 @@ impl AddrSpace {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps the request buffers mapped as long as the space, if a daemon's last context ends
-    /// here: another program may keep the space because a device or another machine still accesses
-    /// the pages.
+    /// Keeps the request buffers mapped as long as the space, because a daemon ends here with all
+    /// its contexts: another program may keep the space because a device or another machine still
+    /// accesses the pages.
     pub(crate) fn keep_requests(&self) {
-        let is_last = self.users.load(Ordering::Relaxed) == 1;
-        self.keeps_requests.fetch_or(is_last, Ordering::Relaxed);
+        self.keeps_requests.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`keep_requests`](Self::keep_requests) was called for the last context.
+    /// Whether [`keep_requests`](Self::keep_requests) was called.
     pub(crate) fn keeps_requests(&self) -> bool {
         self.keeps_requests.load(Ordering::Relaxed)
     }

@@ -129,6 +129,14 @@ pub fn contexts() -> impl Iterator<Item = ContextRef> {
     })
 }
 
+/// Whether a context other than this one goes on in an address space. One that is killed does not.
+pub fn lives_on(space: &Arc<AddrSpace>, without: &Context) -> bool {
+    contexts().any(|other| {
+        let is_there = other.space().is_some_and(|its| Arc::ptr_eq(&its, space));
+        is_there && other.id != without.id && !other.is_killed()
+    })
+}
+
 /// The number of contexts made so far.
 pub fn created() -> usize {
     CREATED.load(Ordering::Relaxed)

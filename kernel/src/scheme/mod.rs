@@ -435,6 +435,7 @@ fn creator_ended(context: &crate::sched::ContextRef) {
     while let Some(scheme) = next(from) {
         if from == FIRST_USER
             && let Some(space) = context.space()
+            && !crate::proc::lives_on(&space, context)
         {
             space.keep_requests();
         }

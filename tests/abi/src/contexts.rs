@@ -42,6 +42,44 @@ pub struct Child {
     stack: usize,
 }
 
+/// The stack of a context that does not run yet.
+pub struct Stack {
+    stack: usize,
+    pointer: usize,
+}
+
+impl Stack {
+    /// A stack of this address space, on which `function(argument)` can run.
+    pub fn new(function: fn(usize) -> !, argument: usize) -> Result<Self, String> {
+        let stack = must("stack", sys::fmap_anonymous(STACK, rw()))?;
+        for page in 0..STACK / PAGE_SIZE {
+            poke(stack + page * PAGE_SIZE, 0);
+        }
+        let pointer = probe::prepare_stack(stack + STACK, function, argument);
+        Ok(Self { stack, pointer })
+    }
+
+    /// Starts a context on the copy of the stack in a clone of this space, without descriptors.
+    pub fn start_in(self, suite: &Suite, space: usize) -> Result<Child, String> {
+        let context = must("new-context", suite.dup(suite.root(PROC), b"new-context"))?;
+        let status = must("status", suite.dup(context, b"status"))?;
+        let name = b"current-addrspace";
+        let select = must("current-addrspace", suite.dup(context, name))?;
+        let words = [space, self.pointer, probe::context_entry()];
+        must("select space", write_words(select, &words))?;
+        must("switch space", sys::close(select))?;
+        let start = must("start", suite.dup(context, b"start"))?;
+        must("run", sys::write(start, b"1"))?;
+        must("close start", sys::close(start))?;
+        Ok(Child {
+            context,
+            status,
+            slot: suite.slot(),
+            stack: self.stack,
+        })
+    }
+}
+
 fn rw() -> MapFlags {
     MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_PRIVATE
 }
@@ -74,11 +112,7 @@ impl Child {
         function: fn(usize) -> !,
         argument: usize,
     ) -> Result<Child, String> {
-        let stack = must("stack", sys::fmap_anonymous(STACK, rw()))?;
-        for page in 0..STACK / PAGE_SIZE {
-            poke(stack + page * PAGE_SIZE, 0);
-        }
-        let pointer = probe::prepare_stack(stack + STACK, function, argument);
+        let Stack { stack, pointer } = Stack::new(function, argument)?;
         let context = must("new-context", suite.dup(suite.root(PROC), b"new-context"))?;
         let status = must("status", suite.dup(context, b"status"))?;
         let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;

@@ -72,6 +72,10 @@ const CHECKS: &[Check] = &[
         "a long write to the console is taken in parts",
         console_in_parts,
     ),
+    (
+        "pages of a daemon's request stay in a space that is kept, when all its threads are killed",
+        killed_daemon,
+    ),
 ];
 
 pub fn run(suite: &Suite) {
@@ -497,4 +501,96 @@ fn console_in_parts(suite: &Suite) -> Verdict {
     must("end of the line", sys::write(console, b"\n"))?;
     expect("close", sys::close(console), Ok(0))?;
     hold(&format!("a part, {count}"), (1..=256).contains(&count))
+}
+
+/// Words of the daemon's page: its socket, the object that it serves, and where it has the buffer
+/// of the request.
+const SOCKET: usize = 0;
+const OBJECT: usize = 1;
+const AT: usize = 2;
+
+/// Makes a scheme with an object, reads one request, and waits to be killed.
+fn daemon(argument: usize) -> ! {
+    let shared = contexts::read_shared(argument);
+    let page = shared.value;
+    let (socket, fd) = (shared.slots + 1, shared.slots + 2);
+    let capability = runtime::first::scheme_creation_capability();
+    let _ = sys::dup(capability, b"create-scheme", socket);
+    let mut params = [0; 32];
+    params[16..24].copy_from_slice(&O_RDWR.to_le_bytes());
+    let _ = sys::dup(socket, &params, fd);
+    put_word(page, SOCKET, socket);
+    put_word(page, OBJECT, fd);
+    let mut sqe = Sqe::default();
+    let _ = sys::read(socket, &mut sqe);
+    let at = sqe.args[1] as usize;
+    // This brings the page in.
+    let _ = peek(at);
+    put_word(page, AT, at);
+    loop {
+        let _ = sys::nanosleep(1_000_000_000);
+    }
+}
+
+/// A thread that never waits.
+fn spin(_: usize) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Waits for a word of a page to change from 0.
+fn wait_for(page: usize, index: usize) -> Result<usize, String> {
+    for _ in 0..1000 {
+        match word(page, index) {
+            0 => must("wait", sys::nanosleep(1_000_000))?,
+            word => return Ok(word),
+        };
+    }
+    Err(String::from("a daemon that does nothing"))
+}
+
+fn killed_daemon(suite: &Suite) -> Verdict {
+    let page = shared_page()?;
+    let stack = contexts::Stack::new(spin, 0)?;
+    let record = contexts::share(suite, page)?;
+    let first = Child::start(suite, Space::Clone, daemon, record)?;
+    let fd = wait_for(page, OBJECT)?;
+    let space = must("addrspace", suite.dup(first.context, b"addrspace"))?;
+    let second = stack.start_in(suite, space)?;
+    let client = Client::start(suite, SYS_WRITE, |page| {
+        poke(page + PAGE_SIZE, 0x5a);
+        [fd, page + PAGE_SIZE, PAGE_SIZE, 0, 0, 0]
+    })?;
+    let at = wait_for(page, AT)?;
+    let statuses = [
+        second.privileged_status(suite)?,
+        first.privileged_status(suite)?,
+    ];
+    // The second computes. So on one processor, it has not ended yet when the first ends, which
+    // was woken. But it does not go on either.
+    must("a turn of the second", sys::nanosleep(10_000_000))?;
+    for status in statuses {
+        must("kill", contexts::write_words(status, &[usize::MAX]))?;
+    }
+    for status in statuses {
+        must("close", sys::close(status))?;
+    }
+    first.join()?;
+    second.join()?;
+    expect("the client", client.finish()?, Err(ENODEV))?;
+    let map = Map {
+        offset: at,
+        size: PAGE_SIZE,
+        flags: MapFlags::PROT_READ | MapFlags::MAP_SHARED,
+        address: 0,
+    };
+    let look = must("the page is there", sys::fmap(space, &map))?;
+    expect("content", peek(look), 0x5a)?;
+    expect("unmap", sys::funmap(look, PAGE_SIZE), Ok(0))?;
+    for fd in [space, word(page, SOCKET), fd] {
+        // The scheme has ended.
+        let _ = sys::close(fd);
+    }
+    expect("unmap", sys::funmap(page, 4 * PAGE_SIZE), Ok(0))
 }

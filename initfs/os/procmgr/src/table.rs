@@ -263,7 +263,9 @@ impl<C: Contexts> Table<C> {
             return;
         }
         process.state = State::Ending(status);
-        for context in process.threads.values() {
+        // The first thread is killed last: when a daemon ends, the kernel keeps the pages of its
+        // requests for whoever keeps its memory, unless other threads of it seem to go on.
+        for context in process.threads.values().rev() {
             // A context that is dead already reports its end in any case.
             let _ = self.contexts.kill(context);
         }

@@ -15,6 +15,8 @@ use crate::table::{Contexts, End, FOR_ROOT, INIT, MAX_PROCESSES, Table, Wanted};
 struct Record {
     token: usize,
     killed: bool,
+    /// How many others were killed before it.
+    killed_after: usize,
     end: Option<End>,
     has_begun: bool,
     euid: u32,
@@ -76,7 +78,10 @@ impl Contexts for Fake {
     }
 
     fn kill(&self, context: &FakeContext) -> Result<()> {
-        self.records.borrow_mut()[context.number].killed = true;
+        let mut records = self.records.borrow_mut();
+        let others = records.iter().filter(|record| record.killed).count();
+        let record = &mut records[context.number];
+        (record.killed, record.killed_after) = (true, others);
         Ok(())
     }
 
@@ -119,6 +124,17 @@ fn report(table: &mut Table<Fake>, records: &Records, number: usize, end: End) {
 
 fn errno<T>(result: Result<T>) -> i32 {
     result.err().map_or(0, |error| error.errno)
+}
+
+#[test]
+fn the_first_thread_is_killed_last() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.add_thread(pid, None).unwrap();
+    table.add_thread(pid, None).unwrap();
+    table.end(pid, 9);
+    let after = |number: usize| records.borrow()[number].killed_after;
+    assert_eq!([1, 2, 3].map(after), [2, 1, 0]);
 }
 
 #[test]
