@@ -12,7 +12,7 @@ use scif_core::{Resource, Scope};
 use super::fixture::{ADMIN, EMPTY, Fixture, Op, USER, state};
 use crate::{Caller, HandleId, NodeEvent, ROOT};
 
-fn error<T>(errno: i32) -> Result<T, Error> {
+pub fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
 }
 
@@ -95,7 +95,7 @@ fn accept_without_waiting() {
     assert_eq!(fixture.now(0, op).0, error(EINVAL));
 }
 
-fn take(listener: HandleId, name: &[u8]) -> Op {
+pub fn take(listener: HandleId, name: &[u8]) -> Op {
     Op::Dup {
         id: listener,
         name: name.to_vec(),
@@ -166,53 +166,6 @@ fn an_accept_at_a_limit_connects_nobody() {
         assert!(fixture.now(0, take(listener, name)).0.is_ok());
         assert!(fixture.answer(1, connect).unwrap().0.is_ok());
     }
-}
-
-/// Its connector may have returned from its call already.
-#[test]
-fn a_connection_of_a_cancelled_accept_is_the_next_ones() {
-    let mut fixture = Fixture::new(2);
-    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-    let before = state(&mut fixture);
-    let connect = fixture.start_open(1, "0/2050");
-    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
-    assert!(fixture.is_kept(0, accept), "the grant is not acknowledged");
-    assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
-    assert_eq!(fixture.ready(0, listener), EventFlags::EVENT_READ);
-    let there = fixture.answer(1, connect).unwrap().0.unwrap();
-    let here = fixture.now(0, take(listener, b"accept-now")).0.unwrap();
-    assert_eq!(fixture.ready(0, listener), EventFlags::empty());
-    assert_eq!(fixture.write(1, there, b"word"), Ok(4));
-    assert_eq!(fixture.read(0, here, 4), Ok(b"word".to_vec()));
-    fixture.close(1, there);
-    fixture.close(0, here);
-    assert_eq!(state(&mut fixture), before);
-}
-
-#[test]
-fn a_connection_that_nobody_takes_ends_with_its_listener() {
-    let mut fixture = Fixture::new(2);
-    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-    let connect = fixture.start_open(1, "0/2050");
-    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
-    assert!(fixture.is_kept(0, accept));
-    assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
-    let there = fixture.answer(1, connect).unwrap().0.unwrap();
-    fixture.close(0, listener);
-    assert_eq!(fixture.read(1, there, 1), error(ECONNRESET));
-    fixture.close(1, there);
-    assert_eq!(fixture.counter(0, "endpoints"), 0);
-    // One whose connector has withdrawn is none.
-    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-    let before = state(&mut fixture);
-    let connect = fixture.start_open(1, "0/2050");
-    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
-    assert!(fixture.is_kept(0, accept));
-    assert!(fixture.cancel(1, connect).is_err());
-    assert!(fixture.cancel(0, accept).is_err());
-    let none = fixture.now(0, take(listener, b"accept-now")).0;
-    assert_eq!(none, error(EAGAIN));
-    assert_eq!(state(&mut fixture), before);
 }
 
 #[test]

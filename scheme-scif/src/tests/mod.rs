@@ -1,5 +1,6 @@
 //! The scheme with the real engine, on one node and on several.
 
+mod abandoned;
 mod arbitrary;
 mod bypass;
 mod cards;

@@ -235,8 +235,7 @@ impl<C: Contexts> Table<C> {
         };
         process.handles.retain(|&known| known != handle);
         let may_begin = matches!(process.state, State::New | State::Running);
-        let mut contexts = process.threads.values();
-        let has_begun = contexts.any(|context| self.contexts.has_begun(context));
+        let has_begun = (process.threads.values()).any(|context| self.contexts.has_begun(context));
         if process.handles.is_empty() && may_begin && !has_begun {
             // Nobody can start it, and none waits for it; its parent may wait for any child.
             self.changed.insert(process.parent);
@@ -263,11 +262,10 @@ impl<C: Contexts> Table<C> {
             return;
         }
         process.state = State::Ending(status);
-        // The first thread is killed last: when a daemon ends, the kernel keeps the pages of its
-        // requests for whoever keeps its memory, unless other threads of it seem to go on.
+        // The first thread is killed last: the kernel keeps the pages of a daemon's requests for
+        // whoever keeps its memory, unless other threads seem to go on.
         for context in process.threads.values().rev() {
-            // A context that is dead already reports its end in any case.
-            let _ = self.contexts.kill(context);
+            let _ = self.contexts.kill(context); // A dead one reports its end in any case.
         }
         if process.threads.is_empty() {
             self.bury(pid);

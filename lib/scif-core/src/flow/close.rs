@@ -22,8 +22,8 @@ impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. It always succeeds. Endpoint
     /// and port are free at once, whatever messages the peer still has to answer. Bytes already
     /// sent stay readable for the peer; bytes not received are discarded. A listener refuses its
-    /// queued requests, and closes what it has granted and nobody has taken. Copies that have begun run on: [`is_departing`](Self::is_departing) tells
-    /// how long a caller has to wait for them.
+    /// queued requests, and closes what it has granted and nobody has taken. Copies that have begun
+    /// run on: [`is_departing`](Self::is_departing) tells how long a caller has to wait for them.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Some((endpoint, requests)) = self.endpoints.remove(&mut self.cx, id) else {
             return;
