@@ -107,6 +107,7 @@ impl<S: System> Shell<S> {
         let Some((name, rest)) = arguments.split_first() else {
             return Ok(0);
         };
+        self.pipe_broken = false;
         let result = match name.as_str() {
             ":" | "true" => Ok(0),
             "false" => Ok(1),
@@ -145,18 +146,7 @@ impl<S: System> Shell<S> {
             "wait" => self.wait_builtin(rest),
             _ => Err("is not a builtin".into()),
         };
-        match result {
-            Ok(status) => Ok(status),
-            Err(message) => {
-                self.complain(&format!("{name}: {message}"));
-                // Conditions distinguish false (1) from wrong (2).
-                Ok(if matches!(name.as_str(), "[" | "test") {
-                    2
-                } else {
-                    1
-                })
-            }
-        }
+        result.or_else(|message| self.builtin_failed(name, &message))
     }
 
     /// An optional numeric argument.
@@ -304,19 +294,14 @@ impl<S: System> Shell<S> {
                         continue;
                     };
                     if let Err(message) = self.write(1, format!("{text}\n").as_bytes()) {
-                        self.complain(&format!("command: {message}"));
-                        return Ok(1);
+                        return self.builtin_failed("command", &message);
                     }
                 }
                 Ok(status)
             }
-            Some((flag, names)) if flag == "-V" => match self.describe_names(names) {
-                Ok(status) => Ok(status),
-                Err(message) => {
-                    self.complain(&format!("command: {message}"));
-                    Ok(1)
-                }
-            },
+            Some((flag, names)) if flag == "-V" => self
+                .describe_names(names)
+                .or_else(|message| self.builtin_failed("command", &message)),
             Some((end, command)) if end == "--" => self.command_builtin(command),
             Some((name, _)) if Self::is_builtin(name) => self.builtin(rest),
             Some(_) => self.run_program(rest, &[]),

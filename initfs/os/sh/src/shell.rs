@@ -22,7 +22,7 @@ use crate::arith::Variables;
 use crate::ast::{AndOr, Command, CommandKind, List, is_name};
 use crate::expand::Context;
 use crate::parser::{self, Parser};
-use crate::system::{Errno, Pid, System};
+use crate::system::{EPIPE, Errno, Pid, System};
 
 mod commands;
 mod interactive;
@@ -42,6 +42,9 @@ pub const DESCRIPTORS: usize = 10;
 
 /// Status of a command that an interrupt from the keyboard ended: 128 + SIGINT.
 pub const INTERRUPTED: i32 = 130;
+
+/// Status of a part of a script that wrote where nobody reads: 128 + SIGPIPE, which ends programs.
+const PIPE_BROKEN: i32 = 141;
 
 /// The reason why execution does not continue with the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +193,8 @@ pub struct Shell<S: System> {
     lone_command: bool,
     /// Greater than zero where a failure is a condition and does not end the shell (`set -e`).
     tested: u32,
+    /// Whether a write of the current builtin has found that nobody reads.
+    pub(crate) pipe_broken: bool,
     /// Status of the last command substitution in the words being expanded.
     substituted: Option<i32>,
 }
@@ -241,6 +246,7 @@ impl<S: System> Shell<S> {
             subshells: 0,
             lone_command: false,
             tested: 0,
+            pipe_broken: false,
             substituted: None,
         };
         let directory = shell.system.current_dir();
@@ -374,14 +380,26 @@ impl<S: System> Shell<S> {
         let _ = self.write(2, text.as_bytes());
     }
 
+    /// Reports that a builtin failed and returns its status. If nobody reads what it writes, this
+    /// part of the script ends without a message, as a program does: a loop would go on for ever.
+    pub(crate) fn builtin_failed(&mut self, name: &str, message: &str) -> Run {
+        if self.pipe_broken && (self.subshells > 0 || !self.interactive) {
+            return Err(Flow::Exit(PIPE_BROKEN));
+        }
+        self.complain(&format!("{name}: {message}"));
+        // Conditions distinguish false (1) from wrong (2).
+        Ok(if matches!(name, "[" | "test") { 2 } else { 1 })
+    }
+
     /// Writes to a descriptor of the script.
     pub(crate) fn write(&mut self, number: u8, bytes: &[u8]) -> Result<(), String> {
         match self.descriptors.get(usize::from(number)) {
             Some(Some(Handle::File(file))) => {
                 let file = file.clone();
-                self.system
-                    .write(&file, bytes)
-                    .map_err(|error| self.system.describe(error))
+                self.system.write(&file, bytes).map_err(|error| {
+                    self.pipe_broken |= error == EPIPE;
+                    self.system.describe(error)
+                })
             }
             Some(Some(Handle::Capture(buffer))) => {
                 buffer.borrow_mut().extend_from_slice(bytes);

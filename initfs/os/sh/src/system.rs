@@ -23,6 +23,8 @@ pub const ENOEXEC: Errno = Errno(8);
 pub const EACCES: Errno = Errno(13);
 /// It is a directory.
 pub const EISDIR: Errno = Errno(21);
+/// Nobody reads what is written.
+pub const EPIPE: Errno = Errno(32);
 
 /// A result with an error number.
 pub type Result<T> = core::result::Result<T, Errno>;

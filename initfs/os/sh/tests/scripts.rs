@@ -1,25 +1,9 @@
 //! Runs whole scripts with the real binary on the development machine and compares output and
 //! status. The scripts use only programs that every machine has (cat, sleep, seq, wc, head, true).
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod shell;
 
-fn shell(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sh"))
-        .args(arguments)
-        .env("LANG", "C")
-        .env_remove("IFS")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the shell starts");
-    let _ = child
-        .stdin
-        .take()
-        .map(|mut pipe| pipe.write_all(input.as_bytes()));
-    child.wait_with_output().expect("the shell ends")
-}
+use shell::shell;
 
 /// The script, its output and its status.
 const SCRIPTS: &[(&str, &str, i32)] = &[
