@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use sh::ast::OpenMode;
-use sh::system::{Errno, Pid, Program, Result, System};
+use sh::system::{Ended, Errno, Pid, Program, Result, System};
 use tools::condition::{Facts, Kind};
 
 /// The development machine.
@@ -127,7 +127,7 @@ impl System for Host {
         errno(&command(program).exec())
     }
 
-    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>> {
+    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<Ended>> {
         let child = self.children.get_mut(&pid).ok_or(Errno(10))?;
         let status = if block {
             child.wait().map(Some)
@@ -138,11 +138,9 @@ impl System for Host {
             return Ok(None);
         };
         self.children.remove(&pid);
-        Ok(Some(
-            status
-                .code()
-                .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        ))
+        let code = status.code();
+        let code = code.unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ok(Some(Ended::new(code, status.signal())))
     }
 
     fn kill(&mut self, target: i64, signal: u32) -> Result<()> {

@@ -9,7 +9,7 @@ use runtime::io::{Read as _, Write as _};
 use runtime::process::{self, Command, Stdio};
 use runtime::{env, fs};
 use sh::ast::OpenMode;
-use sh::system::{Errno, Pid, Program, Result, System};
+use sh::system::{Ended, Errno, Pid, Program, Result, System};
 use syscall::error::{ECONNRESET, EINTR, Error};
 use tools::condition::Facts;
 
@@ -161,9 +161,9 @@ impl System for Redox {
         errno(command(program).exec())
     }
 
-    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>> {
+    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<Ended>> {
         let ended = process::wait_pid(pid, !block).map_err(errno)?;
-        Ok(ended.map(|(_, status)| status.shell_code()))
+        Ok(ended.map(|(_, status)| Ended::new(status.shell_code(), status.signal())))
     }
 
     fn kill(&mut self, target: i64, signal: u32) -> Result<()> {

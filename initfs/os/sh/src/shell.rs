@@ -22,7 +22,7 @@ use crate::arith::Variables;
 use crate::ast::{AndOr, Command, CommandKind, List, is_name};
 use crate::expand::Context;
 use crate::parser::{self, Parser};
-use crate::system::{EPIPE, Errno, Pid, System};
+use crate::system::{EPIPE, Errno, Pid, SIGINT, System};
 
 mod commands;
 mod interactive;
@@ -341,6 +341,11 @@ impl<S: System> Shell<S> {
                 status = other;
             }
             self.status_at_exit = None;
+        }
+        if run == Err(Flow::Interrupt) {
+            // Whoever waits for this shell sees by the signal that it was interrupted. If it
+            // cannot be sent, the status has to do.
+            let _ = self.system.kill(self.system.id().into(), SIGINT);
         }
         status & 0xff
     }

@@ -29,6 +29,28 @@ pub const EPIPE: Errno = Errno(32);
 /// A result with an error number.
 pub type Result<T> = core::result::Result<T, Errno>;
 
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its status: 0 to 255; 128 + signal if it was killed.
+    pub status: i32,
+    /// Whether an interrupt killed it (SIGINT). Programs may also exit with the same status.
+    pub interrupted: bool,
+}
+
+impl Ended {
+    /// With the status, and the signal if one killed it.
+    pub fn new(status: i32, signal: Option<i32>) -> Self {
+        Ended {
+            status,
+            interrupted: signal == Some(SIGINT as i32),
+        }
+    }
+}
+
+/// The signal of an interrupt from the keyboard.
+pub const SIGINT: u32 = 2;
+
 /// A program to start.
 pub struct Program<'a, F> {
     /// Its file.
@@ -66,9 +88,9 @@ pub trait System {
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid>;
     /// Replaces this process by the program. It returns only on failure.
     fn replace(&mut self, program: &Program<'_, Self::Fd>) -> Errno;
-    /// Returns the status of a child that ended (0 to 255; 128 + signal if it was killed). With
-    /// `block` it waits for the end; without, it returns `None` while the child runs.
-    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>>;
+    /// Tells how a child ended. With `block` it waits for the end; without, it returns `None` while
+    /// the child runs.
+    fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<Ended>>;
     /// Sends a signal: to a process, to the group whose number is negated, to the own group (0), or
     /// to all processes (-1).
     fn kill(&mut self, target: i64, signal: u32) -> Result<()>;

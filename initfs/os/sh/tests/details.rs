@@ -44,3 +44,39 @@ fn a_broken_pipe_gives_no_message() {
     assert_eq!(String::from_utf8_lossy(&result.stdout), "end\n");
     assert_eq!(String::from_utf8_lossy(&result.stderr), "");
 }
+
+#[test]
+fn an_interrupted_program_ends_the_script_by_the_same_signal() {
+    let result = shell(&["-c", "sh -c 'kill -INT $$'; echo after"], "");
+    assert_eq!(String::from_utf8_lossy(&result.stdout), "");
+    assert_eq!(result.status.signal(), Some(2));
+}
+
+#[test]
+fn parameters_may_come_with_a_script_from_standard_input() {
+    let result = shell(&["-s", "a", "b"], "echo $# $1 $2\n");
+    assert_eq!(String::from_utf8_lossy(&result.stdout), "2 a b\n");
+}
+
+#[test]
+fn kill_takes_a_group_behind_dashes() {
+    let result = shell(&["-c", "kill -- -99999999"], "");
+    let errors = String::from_utf8_lossy(&result.stderr);
+    assert!(errors.contains("kill: -99999999: "), "{errors}");
+}
+
+#[test]
+fn a_file_without_permission_hides_no_program() {
+    let directory = std::env::temp_dir().join(format!("sh-path-{}", std::process::id()));
+    for (name, mode) in [("first", 0o644), ("second", 0o755)] {
+        std::fs::create_dir_all(directory.join(name)).unwrap();
+        let file = directory.join(name).join("program");
+        std::fs::write(&file, format!("echo {name}")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let at = directory.display();
+    let script = format!("PATH={at}/first:{at}/second; program; PATH={at}/first; program");
+    let result = shell(&["-c", &script], "");
+    assert_eq!(String::from_utf8_lossy(&result.stdout), "second\nfirst\n");
+    std::fs::remove_dir_all(&directory).unwrap();
+}

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::shell::{Flow, INTERRUPTED, Run, Shell};
+use crate::shell::{Flow, Run, Shell};
 use crate::system::{Pid, System};
 
 impl<S: System> Shell<S> {
@@ -84,9 +84,10 @@ impl<S: System> Shell<S> {
         let text = format!("{}\n", self.jobs[index].text);
         // If the terminal has gone, the next read finds out.
         let _ = self.write(2, text.as_bytes());
-        match self.wait_job(index) {
-            INTERRUPTED if self.interactive => Err(Flow::Interrupt),
-            status => Ok(status),
+        let ended = self.wait_job(index);
+        match ended.interrupted && self.interactive {
+            true => Err(Flow::Interrupt),
+            false => Ok(ended.status),
         }
     }
 

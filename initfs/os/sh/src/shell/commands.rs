@@ -7,9 +7,7 @@ use alloc::vec::Vec;
 use patterns::file_name::Pattern;
 
 use super::pipeline::Plan;
-use super::{
-    DESCRIPTORS, Flow, Handle, INTERRUPTED, MAX_DEPTH, PIPE_CAPACITY, Run, Shell, Variable,
-};
+use super::{DESCRIPTORS, Flow, Handle, MAX_DEPTH, PIPE_CAPACITY, Run, Shell, Variable};
 use crate::arith::Variables;
 use crate::ast::{Assignment, Command, CommandKind, Redirect, Target, quote};
 use crate::expand;
@@ -219,12 +217,12 @@ impl<S: System> Shell<S> {
             Ok(pid) => {
                 self.foreground(&[pid]);
                 self.drain(drains);
-                let status = self.wait(pid);
+                let ended = self.wait(pid);
                 self.foreground(&[]);
-                if status == INTERRUPTED {
+                if ended.interrupted {
                     Err(Flow::Interrupt)
                 } else {
-                    Ok(status)
+                    Ok(ended.status)
                 }
             }
             Err((status, message)) => {

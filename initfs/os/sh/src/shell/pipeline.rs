@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use patterns::file_name::Pattern;
 
 use super::launch::Drain;
-use super::{Descriptors, Flow, Handle, INTERRUPTED, Job, Run, Shell};
+use super::{Descriptors, Flow, Handle, Job, Run, Shell};
 use crate::ast::{
     AndOr, Command, CommandKind, Connector, List, OpenMode, Part, Pipeline, Target, Word,
 };
 use crate::parser::NULL_PATH;
-use crate::system::{Pid, System};
+use crate::system::{Ended, Pid, System};
 
 /// The way to run one command of a pipeline.
 pub(super) enum Plan {
@@ -129,6 +129,8 @@ impl<S: System> Shell<S> {
     }
 
     pub(super) fn background(&mut self, body: &AndOr) -> Run {
+        // Else a script that never waits would keep all processes that have ended.
+        self.reap();
         let mut job = Job {
             number: self.jobs.iter().map(|job| job.number).max().unwrap_or(0) + 1,
             text: body.to_string(),
@@ -316,16 +318,21 @@ impl<S: System> Shell<S> {
         }
         self.drain(drains);
         let mut statuses = Vec::new();
+        let mut interrupted = false;
         for one in &started {
             statuses.push(match one {
-                Started::Process(pid) => self.wait(*pid),
+                Started::Process(pid) => {
+                    let ended = self.wait(*pid);
+                    interrupted |= ended.interrupted;
+                    ended.status
+                }
                 Started::Not(status) => *status,
                 Started::Inside(_) => 0,
             });
         }
         self.foreground(&[]);
         result?;
-        if !running.is_empty() && statuses.contains(&INTERRUPTED) {
+        if interrupted {
             return Err(Flow::Interrupt);
         }
         let last = statuses.last().copied().unwrap_or(0);
@@ -353,15 +360,17 @@ impl<S: System> Shell<S> {
     }
 
     /// Waits for a process that belongs to no job.
-    pub(super) fn wait(&mut self, pid: Pid) -> i32 {
-        match self.system.wait(pid, true) {
-            Ok(status) => status.unwrap_or(0),
+    pub(super) fn wait(&mut self, pid: Pid) -> Ended {
+        let status = match self.system.wait(pid, true) {
+            Ok(Some(ended)) => return ended,
+            Ok(None) => 0,
             Err(error) => {
                 let message = self.describe("waiting failed", error);
                 self.complain(&message);
                 1
             }
-        }
+        };
+        Ended::new(status, None)
     }
 }
 

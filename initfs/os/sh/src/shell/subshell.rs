@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Descriptors, Flow, Options, Run, Shell, Variable};
 use crate::ast::Command;
-use crate::system::{Pid, System};
+use crate::system::{Ended, Pid, System};
 
 /// The part of the shell's state that a subshell may change for itself only.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl<S: System> Shell<S> {
             for (pid, status) in &mut job.processes {
                 if status.is_none() {
                     match self.system.wait(*pid, false) {
-                        Ok(known) => *status = known,
+                        Ok(known) => *status = known.map(|ended| ended.status),
                         // The process cannot be waited for any more, because another thread did.
                         Err(_) => *status = Some(127),
                     }
@@ -85,8 +85,8 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Waits for the end of a job and forgets it.
-    pub(crate) fn wait_job(&mut self, index: usize) -> i32 {
+    /// Waits for the end of a job and forgets it. The result is interrupted if any process is.
+    pub(crate) fn wait_job(&mut self, index: usize) -> Ended {
         let mut job = self.jobs.remove(index);
         let running: Vec<Pid> = job
             .processes
@@ -97,10 +97,16 @@ impl<S: System> Shell<S> {
         self.foreground(&running);
         for (pid, status) in &mut job.processes {
             if status.is_none() {
-                *status = Some(self.wait(*pid));
+                let ended = self.wait(*pid);
+                interrupted |= ended.interrupted;
+                *status = Some(ended.status);
+        let mut interrupted = false;
             }
         }
         self.foreground(&[]);
-        job.status().unwrap_or(0)
+        Ended {
+            status: job.status().unwrap_or(0),
+            interrupted,
+        }
     }
 }
