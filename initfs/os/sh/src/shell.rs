@@ -88,6 +88,9 @@ pub(crate) struct Variable {
     pub(crate) read_only: bool,
 }
 
+/// For each function that runs, the variables before its `local`s.
+pub(crate) type Locals = Vec<Vec<(String, Option<Variable>)>>;
+
 /// The flags of `set`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
@@ -179,7 +182,7 @@ pub struct Shell<S: System> {
     /// Number of function calls and sourced scripts around the current command.
     pub(crate) functions_deep: u32,
     /// Variables to restore at the end of each function call (`local`).
-    pub(crate) locals: Vec<Vec<(String, Option<Variable>)>>,
+    pub(crate) locals: Locals,
     /// The word (`OPTIND`) and the letter in it where `getopts` goes on.
     pub(crate) option_place: (usize, usize),
     pub(crate) line: u32,

@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Descriptors, Flow, Options, Run, Shell, Variable};
+use super::{Descriptors, Flow, Locals, Options, Run, Shell, Variable};
 use crate::ast::Command;
 use crate::system::{Ended, Pid, System};
 
@@ -18,6 +18,7 @@ pub(super) struct State<F> {
     parameters: Vec<String>,
     options: Options,
     descriptors: Descriptors<F>,
+    locals: Locals,
     exit_trap: Option<String>,
     status_at_exit: Option<i32>,
     directory: String,
@@ -35,6 +36,7 @@ impl<S: System> Shell<S> {
             parameters: self.parameters.clone(),
             options: self.options,
             descriptors: self.descriptors.clone(),
+            locals: self.locals.clone(),
             exit_trap: self.exit_trap.take(),
             status_at_exit: self.status_at_exit.take(),
             directory: self.system.current_dir(),
@@ -62,6 +64,7 @@ impl<S: System> Shell<S> {
         self.parameters = saved.parameters;
         self.options = saved.options;
         self.descriptors = saved.descriptors;
+        self.locals = saved.locals;
         self.exit_trap = saved.exit_trap;
         self.status_at_exit = saved.status_at_exit;
         self.loops = saved.loops;
