@@ -231,7 +231,8 @@ impl<S: System> Shell<S> {
         }
     }
 
-    /// Finds the file of a command by its name.
+    /// Finds the file of a command by its name. A file without permission is found only if no
+    /// directory has one with it: scripts need none.
     pub(crate) fn find_program(&self, name: &str) -> Result<String, Errno> {
         let usable = |path: &str| match self.system.facts(path) {
             None => Err(ENOENT),
@@ -250,14 +251,17 @@ impl<S: System> Shell<S> {
             };
         }
         let path = self.get("PATH").unwrap_or_default();
+        let mut second = Err(ENOENT);
         for directory in path.split(':') {
             let directory = if directory.is_empty() { "." } else { directory };
             let candidate = format!("{directory}/{name}");
-            if usable(&candidate).is_ok() || usable(&candidate) == Err(EACCES) {
-                return Ok(candidate);
+            match usable(&candidate) {
+                Ok(()) => return Ok(candidate),
+                Err(EACCES) if second.is_err() => second = Ok(candidate),
+                Err(_) => {}
             }
         }
-        Err(ENOENT)
+        second
     }
 
     /// Finds the interpreter of a script: the program and the option of its `#!` line, or the
