@@ -11,7 +11,8 @@ use crate::shell::{Flow, Handle, Shell};
 use crate::system::System;
 
 const USAGE: &str = "usage: sh [-aefinux] [script [argument…]]\n       \
-                     sh [-aefinux] -c commands [name [argument…]]\n";
+                     sh [-aefinux] -c commands [name [argument…]]\n       \
+                     sh [-aefinux] -s [argument…]\n";
 
 /// Runs the shell with these arguments (the first is the program's name) and returns its status.
 pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: &[String]) -> i32 {
@@ -24,6 +25,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
     }
     let mut commands = false;
     let mut interactive = false;
+    let mut from_standard_input = false;
     while let Some((first, rest)) = words.split_first() {
         let Some(letters) = first
             .strip_prefix('-')
@@ -39,8 +41,9 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
             match letter {
                 'c' => commands = true,
                 'i' => interactive = true,
-                // A login shell or reading from standard input: nothing to do here.
-                'l' | 's' => {}
+                's' => from_standard_input = true,
+                // A login shell: nothing to do here.
+                'l' => {}
                 'P' | 'B' => return usage(&mut shell),
                 letter => {
                     if !shell.options.set(letter, true) {
@@ -60,7 +63,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
             shell.run_script(text, 1)
         }
         None if commands => usage(&mut shell),
-        Some((path, parameters)) => {
+        Some((path, parameters)) if !from_standard_input => {
             shell.parameters = parameters.into();
             match shell.load(path) {
                 Ok(text) => {
@@ -73,7 +76,8 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
                 }
             }
         }
-        None => {
+        _ => {
+            shell.parameters = words.into();
             let terminal = match &shell.descriptors[0] {
                 Some(Handle::File(file)) => shell.system.is_terminal(file),
                 _ => false,

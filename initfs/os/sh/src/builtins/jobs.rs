@@ -56,6 +56,7 @@ impl<S: System> Shell<S> {
         let pid: Pid = word
             .parse()
             .map_err(|_| format!("`{word}` is not a process id"))?;
+        // An older job may have had a process of the same number.
         Ok(self
             .jobs
             .iter()

@@ -173,7 +173,7 @@ impl<S: System> Shell<S> {
             let status = self.substituted.take().unwrap_or(0);
             return self.with_redirects(&command.redirects, |_| Ok(status));
         };
-        if name == "exec" && arguments.len() == 1 {
+        if is_bare_exec(&arguments) {
             // The redirections remain in effect.
             return match self.redirect(&command.redirects) {
                 Ok(()) => Ok(0),
@@ -380,5 +380,15 @@ impl<S: System> Shell<S> {
         };
         self.loops -= 1;
         result
+    }
+}
+
+/// Whether these words are `exec` without a program, perhaps behind `command`.
+fn is_bare_exec(words: &[String]) -> bool {
+    match words {
+        [command, rest @ ..] if command == "command" => is_bare_exec(rest),
+        [exec] => exec == "exec",
+        [exec, dashes] => exec == "exec" && dashes == "--",
+        _ => false,
     }
 }
