@@ -107,6 +107,15 @@ impl<S: System> Shell<S> {
         let Some((name, rest)) = arguments.split_first() else {
             return Ok(0);
         };
+        // These take it for a word, or read their options themselves.
+        let keeps = matches!(
+            name.as_str(),
+            "echo" | "[" | "test" | "set" | "cd" | "kill" | "read" | "trap" | "command"
+        );
+        let rest = match rest {
+            [dashes, others @ ..] if dashes == "--" && !keeps => others,
+            rest => rest,
+        };
         self.pipe_broken = false;
         let result = match name.as_str() {
             ":" | "true" => Ok(0),
@@ -281,6 +290,7 @@ impl<S: System> Shell<S> {
             None => Ok(0),
             Some((flag, names)) if flag == "-v" => {
                 let mut status = 0;
+                let names = names.strip_prefix(&["--".into()]).unwrap_or(names);
                 for name in names {
                     let text = if self.functions.contains_key(name)
                         || Self::is_builtin(name)

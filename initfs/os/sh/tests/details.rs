@@ -2,6 +2,9 @@
 
 mod shell;
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+
 use shell::shell;
 
 /// The script, its output and its status.
@@ -15,6 +18,46 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
     (
         "set -o pipefail; { while :; do command -v echo; done; echo no >&2; } | head -n 1; echo $?",
         "echo\n141\n",
+        0,
+    ),
+    (
+        "sh -c 'exit 130'; echo $?; (exit 130) | cat; echo on",
+        "130\non\n",
+        0,
+    ),
+    (
+        "sh -c 'exit 130' | cat; x=$(sh -c 'exit 130'); echo $?",
+        "130\n",
+        0,
+    ),
+    (
+        "command exec 3>/dev/null; command exec -- 4>&3; exec --; { echo a >&4; } && echo b",
+        "b\n",
+        0,
+    ),
+    ("exec -- echo a; echo b", "a\n", 0),
+    (
+        "printf -- '%s\n' x; export -- A=1; readonly -- B=2; echo $A$B; unset -- A; unset -v -- A; \
+         echo ${A-none}; eval -- echo c; command -v -- cd; (exit -- 3); echo $?",
+        "x\n12\nnone\nc\ncd\n3\n",
+        0,
+    ),
+    (
+        "echo -- a; set -- -- b; echo $1 $2; [ -- = -- ]; echo $?",
+        "-- a\n-- b\n0\n",
+        0,
+    ),
+    ("kill -- -99999999; kill -0 -- $$; echo $?", "0\n", 0),
+    (
+        "f() { x=1; (local x=2); x=3; }; f; echo $x; g() { local y=1; echo $(local y=2; echo $y); \
+         echo $y; }; y=0; g; echo $y",
+        "3\n2\n1\n0\n",
+        0,
+    ),
+    (
+        "true & p=$!; sleep 0.2; sleep 0 & q=$!; test -d /proc/$p || echo reaped; wait $p; echo $?; \
+         wait $q; echo $?",
+        "reaped\n0\n0\n",
         0,
     ),
 ];

@@ -60,7 +60,7 @@ impl<S: System> Shell<S> {
         Ok(self
             .jobs
             .iter()
-            .position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
+            .rposition(|job| job.processes.iter().any(|(id, _)| *id == pid)))
     }
 
     /// Waits for one job, by default the newest one, as for a command in the foreground.
@@ -101,7 +101,7 @@ impl<S: System> Shell<S> {
         }
         for word in rest {
             status = match self.find_job(word)? {
-                Some(index) => self.wait_job(index),
+                Some(index) => self.wait_job(index).status,
                 // The process is no child of this shell, or was waited for already.
                 None => 127,
             };
@@ -114,6 +114,7 @@ impl<S: System> Shell<S> {
         let mut words = rest;
         if let Some((flag, others)) = rest.split_first()
             && let Some(text) = flag.strip_prefix('-')
+            && text != "-"
         {
             words = others;
             if text == "l" {

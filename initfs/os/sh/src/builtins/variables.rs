@@ -65,7 +65,7 @@ impl<S: System> Shell<S> {
         let functions = rest.first().is_some_and(|flag| flag == "-f");
         for name in rest
             .iter()
-            .filter(|word| !matches!(word.as_str(), "-f" | "-v"))
+            .filter(|word| !matches!(word.as_str(), "-f" | "-v" | "--"))
         {
             if functions {
                 self.functions.remove(name);

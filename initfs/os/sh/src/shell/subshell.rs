@@ -98,12 +98,12 @@ impl<S: System> Shell<S> {
             .map(|(pid, _)| *pid)
             .collect();
         self.foreground(&running);
+        let mut interrupted = false;
         for (pid, status) in &mut job.processes {
             if status.is_none() {
                 let ended = self.wait(*pid);
                 interrupted |= ended.interrupted;
                 *status = Some(ended.status);
-        let mut interrupted = false;
             }
         }
         self.foreground(&[]);
