@@ -141,6 +141,41 @@ check rm_missing 1 $?
 rm -f none
 check rm_force 0 $?
 
+touch /tools-root
+mkdir empty
+touch empty/tools-root
+(cd empty; rm -rf "$unset_variable")
+check rm_empty_path "0 tools-root" "$(test -e /tools-root; echo $? $(ls empty))"
+rm -r /tools-root empty
+cp -r "" copied 2>/dev/null
+check cp_empty_path "1 1" "$? $(test -e copied; echo $?)"
+check test_empty_path "1 1" "$([ -e "" ]; echo $?) $([ -d "" ]; echo $?)"
+check mkdir_empty_path "mkdir: : No such file or directory" "$(mkdir "" 2>&1)"
+
+echo noon >log-12:30
+check colon "noon log-12:30" "$(cat log-12:30) $(ls log-12:30)"
+rm log-12:30
+mkdir -p colons/below /tools-colon
+touch colons/file:tools-colon
+(cd colons; rm -r *)
+check rm_colon "0 " "$(test -d /tools-colon; echo $?) $(ls colons)"
+rm -r colons /tools-colon
+check colon_of_scif "$(cat /scheme/scif/nodes)" "$(cat scif:nodes)"
+
+mkdir slashes
+mv five slashes-new/ 2>/dev/null
+check mv_slash "1 1" "$? $(test -e slashes-new; echo $?)"
+(echo x >slashes-new/) 2>/dev/null
+check redirection_slash "1 1" "$? $(test -e slashes-new; echo $?)"
+rm five/ 2>/dev/null
+check rm_slash "1 0" "$? $(test -f five; echo $?)"
+check test_slash "1 1 0" "$(test -f five/; echo $?) $(test -e five/; echo $?) $(test -d slashes/; echo $?)"
+touch text slashes-file
+check glob_slash "slashes/" "$(echo slashes*/)"
+mv slashes slashes-new/
+check mv_directory_slash slashes-new "$(echo slashes-new*)"
+rm -r slashes-new slashes-file
+
 check dd "10" "$(dd if=five bs=3 status=none | wc -c)"
 check dd_count 4 "$(dd if=five bs=2 count=2 status=none | wc -c)"
 check dd_skip "4 5" "$(echo $(dd if=five bs=2 skip=3 status=none))"

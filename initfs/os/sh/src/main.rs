@@ -14,6 +14,7 @@ runtime::main!(main);
 
 #[cfg(target_os = "redox")]
 fn main() -> i32 {
+    runtime::path::keep_colons();
     let arguments: alloc::vec::Vec<_> = runtime::env::args().collect();
     let inside = arguments.get(1).is_some_and(|word| word == "--inside");
     sh::cli::run(redox::Redox::new(inside), runtime::env::vars(), &arguments)

@@ -39,6 +39,7 @@ macro_rules! main {
             const PAGE: $crate::manual::Page =
                 $crate::manual::page_of_program(env!("CARGO_BIN_NAME"));
             $crate::io::set_page(PAGE);
+            ::runtime::path::keep_colons();
             $main()
         }
     };

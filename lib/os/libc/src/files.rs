@@ -28,8 +28,8 @@ unsafe extern "C" {
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 const O_PATH: usize = libredox::flag::O_PATH as usize;
 
-/// Converts a path for the runtime, in UTF-8. The runtime takes an empty path for the working
-/// directory, which C does not: `ENOENT`.
+/// Converts a path for the runtime, in UTF-8. An empty path names nothing, also below a directory:
+/// `ENOENT`.
 ///
 /// # Safety
 /// `path` is null or a string that stays as long as the result.

@@ -9,8 +9,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::protocol::O_CLOEXEC;
-use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, ESRCH, EXDEV, Error, Result};
-use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
+use syscall::error::{
+    EINVAL, EISDIR, ENAMETOOLONG, ENODEV, ENOENT, ENOTDIR, ESRCH, EXDEV, Error, Result,
+};
+use syscall::flag::{MODE_DIR, MODE_TYPE, O_CREAT, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
 use crate::fd::Table;
 use crate::roots::{self, Root};
@@ -24,7 +26,14 @@ const FILE_SCHEME: &str = "file";
 
 /// Makes `path` absolute and removes `.`, `..` and repeated slashes. The result always begins with
 /// a slash and only the root ends with one.
+///
+/// # Errors
+/// `ENOENT` for an empty path: the current directory is `.`, and a variable that a script has not
+/// set must not stand for it. `EINVAL`, `ENAMETOOLONG`: no path at all.
 pub fn canonical(path: &str) -> Result<String> {
+    if path.is_empty() {
+        return Err(Error::new(ENOENT));
+    }
     if path.contains('\0') {
         return Err(Error::new(EINVAL));
     }
@@ -68,6 +77,11 @@ pub fn canonical(path: &str) -> Result<String> {
     Ok(result)
 }
 
+/// Whether a path can only be that of a directory: schemes get paths without such an end.
+fn names_directory(path: &str) -> bool {
+    path.ends_with('/') || path.ends_with("/.")
+}
+
 /// Whether `<name>:<rest>` is a path in a scheme only for one name, [`COLON_SCHEME`].
 static KEEPS_COLONS: AtomicBool = AtomicBool::new(false);
 
@@ -75,7 +89,7 @@ static KEEPS_COLONS: AtomicBool = AtomicBool::new(false);
 const COLON_SCHEME: &str = "scif";
 
 /// Lets paths with a colon be names of files from now on, except those of `scif:`. For programs
-/// that were written for other systems.
+/// that were written for other systems, and for those that get names of files from people.
 pub fn keep_colons() {
     KEEPS_COLONS.store(true, Ordering::Relaxed);
 }
@@ -138,6 +152,12 @@ pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
 /// Opens a path below the root of its scheme, which may be kept open. Has no type parameters, as
 /// every program contains this code.
 fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
+    let flags = match names_directory(path) {
+        // No file is made by the name of a directory.
+        true if flags & (O_CREAT | O_DIRECTORY) == O_CREAT => return Err(Error::new(EISDIR)),
+        true => flags | O_DIRECTORY,
+        false => flags,
+    };
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
     let open = |root| fd::openat_in(table, root, rest.as_bytes(), flags, flags & O_FCNTL_MASK);
@@ -169,6 +189,9 @@ fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
 
 /// Removes a file, or with `AT_REMOVEDIR` an empty directory.
 pub fn unlink(path: &str, flags: usize) -> Result<()> {
+    if names_directory(path) {
+        fd::close(open_upper(path, O_STAT | O_CLOEXEC)?)?;
+    }
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
     let root = open_root(scheme)?;
@@ -182,11 +205,15 @@ pub fn unlink(path: &str, flags: usize) -> Result<()> {
 /// Moves a file or directory within its scheme, replacing a file or empty directory of that name;
 /// `EXDEV` if `to` is in another scheme.
 pub fn rename(from: &str, to: &str) -> Result<()> {
+    let kind = match names_directory(from) || names_directory(to) {
+        true => O_DIRECTORY,
+        false => 0,
+    };
     let (from, to) = (canonical(from)?, canonical(to)?);
     if split(&from).0 != split(&to).0 {
         return Err(Error::new(EXDEV));
     }
-    let file = open_upper(&from, O_STAT | O_CLOEXEC)?;
+    let file = open_upper(&from, O_STAT | O_CLOEXEC | kind)?;
     let arguments = [file, to.as_ptr() as usize, to.len(), 0, 0, 0];
     // SAFETY: the path lives across the call, which only reads it.
     let renamed = unsafe { sys::call(syscall::SYS_FRENAME, arguments) };
