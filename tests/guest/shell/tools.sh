@@ -176,6 +176,13 @@ mv slashes slashes-new/
 check mv_directory_slash slashes-new "$(echo slashes-new*)"
 rm -r slashes-new slashes-file
 
+mkdir -p refused/inside
+(cd refused/inside; rm -r . .. ../inside/.. ./ 2>../../wrong)
+check rm_refused "1 4 inside" "$? $(wc -l <wrong) $(ls refused)"
+rm -r refused wrong
+rm -rf / 2>/dev/null
+check rm_root 1 $?
+
 check dd "10" "$(dd if=five bs=3 status=none | wc -c)"
 check dd_count 4 "$(dd if=five bs=2 count=2 status=none | wc -c)"
 check dd_skip "4 5" "$(echo $(dd if=five bs=2 skip=3 status=none))"

@@ -30,6 +30,11 @@ fn main() -> i32 {
     }
     let mut status = 0;
     for path in &paths {
+        if is_kept(path) {
+            runtime::eprintln!("rm: {path}: this directory, those above it and the root stay");
+            status = 1;
+            continue;
+        }
         let removed = match recursive {
             true => trees::remove(path),
             false => fs::remove_file(path),
@@ -41,4 +46,11 @@ fn main() -> i32 {
         }
     }
     status
+}
+
+/// Whether a path ends with `.` or `..`, or is the root: `rm -r .*` would remove far more than
+/// people mean.
+fn is_kept(path: &str) -> bool {
+    let name = path.trim_end_matches('/').rsplit('/').next();
+    !path.is_empty() && matches!(name, Some("" | "." | ".."))
 }
