@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+use alloc::format;
 use alloc::string::String;
 
 use tools::io::{self, Buffer, Input};
@@ -12,23 +13,24 @@ use tools::io::{self, Buffer, Input};
 tools::main!(main);
 
 fn main() -> i32 {
-    let mut arguments = io::arguments();
-    let silent = arguments.first().is_some_and(|flag| flag == "-s");
-    if silent {
-        arguments.remove(0);
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
+    let mut silent = false;
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            's' => silent = true,
+            _ => return io::usage(Some(words.word())),
+        }
     }
-    let [first, second] = arguments.as_slice() else {
-        let wrong = arguments
-            .iter()
-            .find(|word| word.len() > 1 && word.starts_with('-'));
-        let wrong = wrong.or(arguments.get(2)).map(|word| word.as_str());
-        return io::usage(wrong);
+    let [first, second] = words.rest() else {
+        return io::usage(words.rest().get(2).map(String::as_str));
     };
     match compare(first, second) {
         Ok(None) => 0,
         Ok(Some(message)) => {
-            if !silent {
-                runtime::println!("{message}");
+            if !silent && let Err(error) = io::output(format!("{message}\n").as_bytes()) {
+                io::output_failed("cmp", error);
+                return 2;
             }
             1
         }

@@ -12,8 +12,13 @@ use tools::io::{self, CopyError};
 tools::main!(main);
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let paths = match io::operands(&arguments) {
+        Ok(paths) => paths,
+        Err(status) => return status,
+    };
     let mut row = [0; 16];
-    io::for_each_input("hexdump", &io::arguments(), |_, input| {
+    io::for_each_input("hexdump", paths, |_, input| {
         let mut offset = 0u64;
         loop {
             let count = input.fill(&mut row).map_err(CopyError::Input)?;

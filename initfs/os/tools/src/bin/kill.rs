@@ -10,13 +10,15 @@ tools::main!(main);
 fn main() -> i32 {
     let arguments = io::arguments();
     let (number, pids) = match arguments.split_first() {
-        Some((flag, rest)) if flag.starts_with('-') => match signal::number(&flag[1..]) {
-            Some(number) => (number, rest),
-            None => {
-                runtime::eprintln!("kill: unknown signal `{}`", &flag[1..]);
-                return 2;
+        Some((flag, rest)) if flag.starts_with('-') && flag != "--" => {
+            match signal::number(&flag[1..]) {
+                Some(number) => (number, rest),
+                None => {
+                    runtime::eprintln!("kill: unknown signal `{}`", &flag[1..]);
+                    return 2;
+                }
             }
-        },
+        }
         _ => (15, arguments.as_slice()),
     };
     let pids = match pids.split_first() {

@@ -21,13 +21,11 @@ const USUAL_SIZE: (usize, usize) = (24, 80);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    if let Some(option) = arguments.iter().find(|word| io::is_option(word)) {
-        return io::usage(Some(option));
-    }
-    let path = match arguments.as_slice() {
-        [] => "-",
-        [path] => path,
-        [_, second, ..] => return io::usage(Some(second)),
+    let path = match io::operands(&arguments) {
+        Ok([]) => "-",
+        Ok([path]) => path,
+        Ok([_, second, ..]) => return io::usage(Some(second)),
+        Err(status) => return status,
     };
     let mut input = match Input::open(path) {
         Ok(input) => input,

@@ -3,32 +3,27 @@
 #![no_std]
 #![no_main]
 
-extern crate alloc;
-
-use alloc::vec::Vec;
-
 use runtime::fs;
 use tools::io;
 
 tools::main!(main);
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
     let mut parents = false;
-    let mut paths = Vec::new();
-    for argument in io::arguments() {
-        match argument.as_str() {
-            "-p" => parents = true,
-            _ if argument.starts_with('-') && argument.len() > 1 => {
-                return io::usage(Some(&argument));
-            }
-            _ => paths.push(argument),
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'p' => parents = true,
+            _ => return io::usage(Some(words.word())),
         }
     }
+    let paths = words.rest();
     if paths.is_empty() {
         return io::usage(None);
     }
     let mut status = 0;
-    for path in &paths {
+    for path in paths {
         let result = if parents {
             make_all(path)
         } else {

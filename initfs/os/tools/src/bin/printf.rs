@@ -8,7 +8,8 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let Some((format, arguments)) = arguments.split_first() else {
+    let words = arguments.strip_prefix(&["--".into()]);
+    let Some((format, arguments)) = words.unwrap_or(&arguments).split_first() else {
         return io::usage(None);
     };
     let (text, result) = tools::printf::text(format, arguments);

@@ -14,8 +14,13 @@ use tools::io::{self, CopyError};
 tools::main!(main);
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let paths = match io::operands(&arguments) {
+        Ok(paths) => paths,
+        Err(status) => return status,
+    };
     let mut buffer = io::Buffer::new(io::BLOCK);
-    io::for_each_input("sha256sum", &io::arguments(), |path, input| {
+    io::for_each_input("sha256sum", paths, |path, input| {
         let mut hash = Sha256::new();
         io::blocks(input, &mut buffer, |block| {
             hash.update(block);

@@ -12,25 +12,20 @@ use tools::lines::Lines;
 tools::main!(main);
 
 fn main() -> i32 {
-    let mut arguments = io::arguments();
-    let mut count = 10;
-    if let Some(flag) = arguments.first().cloned()
-        && let Some(flag) = flag.strip_prefix('-').filter(|flag| !flag.is_empty())
-    {
-        arguments.remove(0);
-        let mut wrong = alloc::format!("-{flag}");
-        let mut value: alloc::string::String = flag.strip_prefix('n').unwrap_or(flag).into();
-        if value.is_empty() && !arguments.is_empty() {
-            value = arguments.remove(0);
-            wrong = alloc::format!("{wrong} {value}");
+    let arguments = io::arguments();
+    let (mut words, mut wanted) = io::short_count(&arguments, "n");
+    while let Some((letter, value)) = words.next() {
+        match (letter, value) {
+            ('n', Some(value)) => wanted = value,
+            _ => return io::usage(Some(words.word())),
         }
-        count = match tools::number::size(&value).and_then(|count| usize::try_from(count).ok()) {
-            Some(count) => count,
-            None => return io::usage(Some(&wrong)),
-        };
     }
+    let count = tools::number::size(wanted).and_then(|count| usize::try_from(count).ok());
+    let Some(count) = count else {
+        return io::usage(Some(wanted));
+    };
     let mut buffer = io::Buffer::new(io::BLOCK);
-    io::for_each_input("tail", &arguments, |_, input| {
+    io::for_each_input("tail", words.rest(), |_, input| {
         let mut lines = Lines::new();
         let mut last = VecDeque::new();
         io::blocks(input, &mut buffer, |block| {

@@ -13,14 +13,18 @@ use tools::io::{self, CopyError, Input};
 tools::main!(main);
 
 fn main() -> i32 {
-    let mut arguments = io::arguments();
-    let append = arguments.first().is_some_and(|flag| flag == "-a");
-    if append {
-        arguments.remove(0);
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
+    let mut append = false;
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'a' => append = true,
+            _ => return io::usage(Some(words.word())),
+        }
     }
     let mut status = 0;
     let mut files = Vec::new();
-    for path in arguments {
+    for path in words.rest() {
         let mut options = File::options();
         options.write(true).create(true);
         if append {
@@ -28,9 +32,9 @@ fn main() -> i32 {
         } else {
             options.truncate(true);
         }
-        match options.open(&path) {
+        match options.open(path) {
             Ok(file) => files.push((path, file)),
-            Err(error) => status = io::report("tee", &path, error),
+            Err(error) => status = io::report("tee", path, error),
         }
     }
     let mut buffer = io::Buffer::new(io::BLOCK);

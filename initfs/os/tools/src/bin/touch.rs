@@ -8,14 +8,14 @@ use tools::io;
 tools::main!(main);
 
 fn main() -> i32 {
-    let paths = io::arguments();
-    let mut words = paths.iter().map(|path| path.as_str());
-    let wrong = words.find(|word| word.len() > 1 && word.starts_with('-'));
-    if paths.is_empty() || wrong.is_some() {
-        return io::usage(wrong);
-    }
+    let arguments = io::arguments();
+    let paths = match io::operands(&arguments) {
+        Ok([]) => return io::usage(None),
+        Ok(paths) => paths,
+        Err(status) => return status,
+    };
     let mut status = 0;
-    for path in &paths {
+    for path in paths {
         if let Err(error) = File::options().write(true).create(true).open(path) {
             status = io::report("touch", path, error);
         }

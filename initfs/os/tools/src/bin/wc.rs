@@ -6,31 +6,22 @@ extern crate alloc;
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
 
 tools::main!(main);
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
     let mut show = [false; 3];
-    let mut paths = Vec::new();
-    for argument in io::arguments() {
-        match argument
-            .strip_prefix('-')
-            .filter(|letters| !letters.is_empty())
-        {
-            None => paths.push(argument),
-            Some(letters) => {
-                for letter in letters.chars() {
-                    match "lwc".find(letter) {
-                        Some(index) => show[index] = true,
-                        None => return io::usage(Some(&argument)),
-                    }
-                }
-            }
+    while let Some((letter, _)) = words.next() {
+        match "lwc".find(letter) {
+            Some(index) => show[index] = true,
+            None => return io::usage(Some(words.word())),
         }
     }
+    let paths = words.rest();
     if show == [false; 3] {
         show = [true; 3];
     }
@@ -48,7 +39,7 @@ fn main() -> i32 {
     };
     let mut total = [0; 3];
     let mut buffer = io::Buffer::new(io::BLOCK);
-    let status = io::for_each_input("wc", &paths, |path, input| {
+    let status = io::for_each_input("wc", paths, |path, input| {
         let mut counts = [0u64; 3];
         let mut in_word = false;
         io::blocks(input, &mut buffer, |block| {
