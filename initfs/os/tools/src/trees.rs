@@ -4,10 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use libredox::data::TimeSpec;
 use runtime::fs::{self, File, Metadata};
 use runtime::io::Write;
 use runtime::{Error, Result};
-use syscall::error::{EEXIST, EINVAL, EISDIR, ELOOP};
+use syscall::error::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT};
+use syscall::flag::{O_DIRECTORY, O_EXCL};
 
 use crate::io::{self, Buffer, CopyError, Input};
 
@@ -49,68 +51,135 @@ fn inside(target: &str, source: &str) -> String {
     )
 }
 
-/// Copies a file, or with `recursive` a directory, to a path of that name.
-///
-/// # Errors
-/// `EISDIR`: a directory, not `recursive`; `EEXIST`: a file to itself; `EINVAL`: a directory into
-/// itself; `ELOOP`: too deep.
-pub fn copy(source: &str, target: &str, recursive: bool) -> core::result::Result<(), CopyError> {
-    let mut buffer = Buffer::new(io::BLOCK);
-    copy_at(source, target, recursive, &mut buffer, 0)
-}
-
-fn copy_at(
-    source: &str,
-    target: &str,
+/// How files and directories are copied.
+pub struct Copying {
+    program: &'static str,
     recursive: bool,
-    buffer: &mut Buffer,
-    depth: u32,
-) -> core::result::Result<(), CopyError> {
-    let data = fs::metadata(source).ok();
-    if !data.as_ref().is_some_and(Metadata::is_dir) {
-        return copy_file(source, target, data.as_ref(), buffer);
-    }
-    let input = |errno| CopyError::Input(Error::new(errno));
-    if !recursive {
-        return Err(input(EISDIR));
-    }
-    if depth >= MAX_DEPTH {
-        return Err(input(ELOOP));
-    }
-    // All names are read first; otherwise files that are copied into the directory itself would be
-    // found, too.
-    let names = names(source).map_err(CopyError::Input)?;
-    if !fs::metadata(target).is_ok_and(|data| data.is_dir()) {
-        fs::create_dir(target).map_err(CopyError::Output)?;
-    }
-    if is_same(data.as_ref(), target) {
-        return Err(input(EINVAL));
-    }
-    for name in names {
-        let (source, target) = (format!("{source}/{name}"), format!("{target}/{name}"));
-        copy_at(&source, &target, true, buffer, depth + 1)?;
-    }
-    Ok(())
+    /// Whether the copies get owner, mode and time of what they are copies of.
+    keep: bool,
+    buffer: Buffer,
 }
 
-fn copy_file(
-    source: &str,
-    target: &str,
-    data: Option<&Metadata>,
-    buffer: &mut Buffer,
-) -> core::result::Result<(), CopyError> {
-    let mut input = Input::open(source).map_err(CopyError::Input)?;
-    let data = data.filter(|data| data.is_file());
-    // Opening for writing would empty the file before it is read.
-    if is_same(data, target) {
-        return Err(CopyError::Output(Error::new(EEXIST)));
+impl Copying {
+    /// For this program; directories only if `recursive`.
+    pub fn new(program: &'static str, recursive: bool, keep: bool) -> Self {
+        Copying {
+            program,
+            recursive,
+            keep,
+            buffer: Buffer::new(io::BLOCK),
+        }
     }
-    let mode = data.map_or(0o644, |data| data.mode() & 0o777);
+
+    /// Copies a file or directory to a path of that name. Reports what cannot be copied, goes on
+    /// with the rest, and tells whether all is there.
+    pub fn copy(&mut self, source: &str, target: &str) -> bool {
+        self.copy_at(source, target, 0)
+    }
+
+    fn copy_at(&mut self, source: &str, target: &str, depth: u32) -> bool {
+        let (path, error) = match self.try_copy(source, target, depth) {
+            Ok(all) => return all,
+            Err(CopyError::Enough) => return true,
+            Err(CopyError::Input(error)) => (source, error),
+            Err(CopyError::Output(error)) => (target, error),
+        };
+        io::report(self.program, path, error);
+        false
+    }
+
+    fn try_copy(
+        &mut self,
+        source: &str,
+        target: &str,
+        depth: u32,
+    ) -> core::result::Result<bool, CopyError> {
+        let data = fs::metadata(source).ok();
+        let Some(data) = data.filter(Metadata::is_dir) else {
+            return self.copy_file(source, target, data.as_ref()).map(|()| true);
+        };
+        let input = |errno| CopyError::Input(Error::new(errno));
+        if !self.recursive {
+            return Err(input(EISDIR));
+        }
+        if depth >= MAX_DEPTH {
+            return Err(input(ELOOP));
+        }
+        // All names are read first; otherwise files that are copied into the directory itself
+        // would be found, too.
+        let names = names(source).map_err(CopyError::Input)?;
+        let made = match fs::metadata(target).is_ok_and(|data| data.is_dir()) {
+            true => None,
+            false => Some(make_private(target).map_err(CopyError::Output)?),
+        };
+        if is_same(Some(&data), target) {
+            return Err(input(EINVAL));
+        }
+        let mut all = true;
+        for name in names {
+            let (source, target) = (format!("{source}/{name}"), format!("{target}/{name}"));
+            all &= self.copy_at(&source, &target, depth + 1);
+        }
+        if let Some(made) = made {
+            self.set_attributes(&made, &data)
+                .map_err(CopyError::Output)?;
+        }
+        Ok(all)
+    }
+
+    fn copy_file(
+        &mut self,
+        source: &str,
+        target: &str,
+        data: Option<&Metadata>,
+    ) -> core::result::Result<(), CopyError> {
+        let mut input = Input::open(source).map_err(CopyError::Input)?;
+        let data = data.filter(|data| data.is_file());
+        // Opening for writing would empty the file before it is read.
+        if is_same(data, target) {
+            return Err(CopyError::Output(Error::new(EEXIST)));
+        }
+        let mode = data.map_or(0o644, |data| data.mode() & 0o777);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        options.mode(mode | 0o200);
+        let mut output = options.open(target).map_err(CopyError::Output)?;
+        io::blocks(&mut input, &mut self.buffer, |block| {
+            output.write_all(block)
+        })?;
+        match data {
+            Some(data) if self.keep => self
+                .set_attributes(&output, data)
+                .map_err(CopyError::Output),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a copy the mode, and if they are kept the owner and the time. Only root may give
+    /// files away, and not every scheme keeps times.
+    fn set_attributes(&self, copy: &File, data: &Metadata) -> Result<()> {
+        let number = copy.as_raw_fd();
+        if self.keep {
+            let _ = libredox::call::fchown(number, data.uid(), data.gid());
+        }
+        libredox::call::fchmod(number, data.mode() & 0o777)?;
+        if self.keep {
+            let stat = data.stat();
+            let time = TimeSpec {
+                tv_sec: stat.st_mtime as i64,
+                tv_nsec: stat.st_mtime_nsec as _,
+            };
+            let _ = libredox::call::futimens(number, &[time; 2]);
+        }
+        Ok(())
+    }
+}
+
+/// Makes a directory that only its owner may enter, until all is in it.
+fn make_private(path: &str) -> Result<File> {
     let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    options.mode(mode | 0o200);
-    let mut output = options.open(target).map_err(CopyError::Output)?;
-    io::blocks(&mut input, buffer, |block| output.write_all(block))
+    options.create(true).custom_flags(O_EXCL | O_DIRECTORY);
+    options.mode(0o700).open(path)
 }
 
 /// Whether a path names this file or directory, if its scheme numbers them.
@@ -121,23 +190,40 @@ fn is_same(data: Option<&Metadata>, path: &str) -> bool {
         .is_some_and(|(data, other)| data.stat().st_ino != 0 && identity(data) == identity(&other))
 }
 
-/// Removes a file, or a directory and all that is in it.
-pub fn remove(path: &str) -> Result<()> {
-    remove_at(path, 0)
+/// Removes a file, or a directory and all that is in it. Reports what cannot be removed, goes on
+/// with the rest, and tells whether all has gone. With `force` it does not report what is not
+/// there.
+pub fn remove(program: &str, path: &str, force: bool) -> bool {
+    remove_at(program, path, force, 0)
 }
 
-fn remove_at(path: &str, depth: u32) -> Result<()> {
-    if !fs::metadata(path).is_ok_and(|data| data.is_dir()) {
-        return fs::remove_file(path);
+fn remove_at(program: &str, path: &str, force: bool, depth: u32) -> bool {
+    let remove = || {
+        if !fs::metadata(path).is_ok_and(|data| data.is_dir()) {
+            return fs::remove_file(path).map(|()| true);
+        }
+        if depth >= MAX_DEPTH {
+            return Err(Error::new(ELOOP));
+        }
+        let mut all = true;
+        // All names are read first, because removing while listing would shift the remaining
+        // entries.
+        for name in names(path)? {
+            all &= remove_at(program, &format!("{path}/{name}"), force, depth + 1);
+        }
+        match all {
+            true => fs::remove_dir(path).map(|()| true),
+            false => Ok(false),
+        }
+    };
+    match remove() {
+        Ok(all) => all,
+        Err(Error { errno: ENOENT }) if force => true,
+        Err(error) => {
+            io::report(program, path, error);
+            false
+        }
     }
-    if depth >= MAX_DEPTH {
-        return Err(Error::new(ELOOP));
-    }
-    // All names are read first, because removing while listing would shift the remaining entries.
-    for name in names(path)? {
-        remove_at(&format!("{path}/{name}"), depth + 1)?;
-    }
-    fs::remove_dir(path)
 }
 
 fn names(directory: &str) -> Result<Vec<String>> {

@@ -2,8 +2,7 @@
 #![no_std]
 #![no_main]
 
-use tools::io::{self, CopyError};
-use tools::trees;
+use tools::{io, trees};
 
 tools::main!(main);
 
@@ -21,13 +20,12 @@ fn main() -> i32 {
         Ok(pairs) => pairs,
         Err(status) => return status,
     };
+    let mut copying = trees::Copying::new("cp", recursive, false);
     let mut status = 0;
     for (source, target) in pairs {
-        status = match trees::copy(source, &target, recursive) {
-            Ok(()) | Err(CopyError::Enough) => continue,
-            Err(CopyError::Input(error)) => io::report("cp", source, error),
-            Err(CopyError::Output(error)) => io::report("cp", &target, error),
-        };
+        if !copying.copy(source, &target) {
+            status = 1;
+        }
     }
     status
 }

@@ -3,11 +3,13 @@
 #![no_std]
 #![no_main]
 
-use runtime::Result;
+extern crate alloc;
+
+use alloc::format;
+
 use runtime::fs;
 use syscall::error::{EXDEV, Error};
-use tools::io::{self, CopyError};
-use tools::trees;
+use tools::{io, trees};
 
 tools::main!(main);
 
@@ -25,20 +27,25 @@ fn main() -> i32 {
     };
     let mut status = 0;
     for (source, target) in pairs {
-        if let Err(error) = move_to(source, &target) {
-            status = io::report("mv", source, error);
+        if !move_to(source, &target) {
+            status = 1;
         }
     }
     status
 }
 
-fn move_to(source: &str, target: &str) -> Result<()> {
+/// Moves a file or directory, and reports it if that fails.
+fn move_to(source: &str, target: &str) -> bool {
     match fs::rename(source, target) {
-        Err(Error { errno: EXDEV }) => {}
-        result => return result,
-    }
-    match trees::copy(source, target, true) {
-        Ok(()) | Err(CopyError::Enough) => trees::remove(source),
-        Err(CopyError::Input(error) | CopyError::Output(error)) => Err(error),
+        Ok(()) => true,
+        Err(Error { errno: EXDEV }) => {
+            let all = trees::Copying::new("mv", true, true).copy(source, target);
+            all && trees::remove("mv", source, false)
+        }
+        // Either of them may be the cause.
+        Err(error) => {
+            io::report("mv", &format!("{source} to {target}"), error);
+            false
+        }
     }
 }

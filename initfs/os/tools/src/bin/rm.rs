@@ -2,47 +2,38 @@
 #![no_std]
 #![no_main]
 
-extern crate alloc;
-
-use alloc::vec::Vec;
-
 use runtime::fs;
 use tools::{io, trees};
 
 tools::main!(main);
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
     let (mut force, mut recursive) = (false, false);
-    let mut paths = Vec::new();
-    for argument in io::arguments() {
-        match argument.as_str() {
-            "-f" => force = true,
-            "-r" => recursive = true,
-            "-rf" | "-fr" => (force, recursive) = (true, true),
-            _ if argument.starts_with('-') && argument.len() > 1 => {
-                return io::usage(Some(&argument));
-            }
-            _ => paths.push(argument),
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'f' => force = true,
+            'r' | 'R' => recursive = true,
+            _ => return io::usage(Some(words.word())),
         }
     }
-    if paths.is_empty() && !force {
+    if words.rest().is_empty() && !force {
         return io::usage(None);
     }
     let mut status = 0;
-    for path in &paths {
+    for path in words.rest() {
         if is_kept(path) {
             runtime::eprintln!("rm: {path}: this directory, those above it and the root stay");
             status = 1;
-            continue;
-        }
-        let removed = match recursive {
-            true => trees::remove(path),
-            false => fs::remove_file(path),
-        };
-        match removed {
-            Err(error) if error.errno == syscall::ENOENT && force => {}
-            Err(error) => status = io::report("rm", path, error),
-            Ok(()) => {}
+        } else if recursive {
+            if !trees::remove("rm", path, force) {
+                status = 1;
+            }
+        } else if let Err(error) = fs::remove_file(path)
+            && !(force && error.errno == syscall::ENOENT)
+        {
+            status = io::report("rm", path, error);
         }
     }
     status
