@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use sh::ast::OpenMode;
 use sh::system::{Ended, Errno, Pid, Program, Result, System};
-use tools::condition::{Facts, Kind};
+use tools::condition::{Facts, Kind, rights};
 
 /// The development machine.
 pub struct Host {
@@ -188,6 +188,8 @@ impl System for Host {
 
     fn facts(&self, path: &str) -> Option<Facts> {
         let data = std::fs::metadata(translate(path)).ok()?;
+        // The directory of this process belongs to its user.
+        let own = std::fs::metadata("/proc/self").ok()?;
         let kind = match data.file_type() {
             kind if kind.is_file() => Kind::File,
             kind if kind.is_dir() => Kind::Directory,
@@ -199,7 +201,12 @@ impl System for Host {
         Some(Facts {
             kind,
             size: data.len(),
-            mode: data.mode() & 0o7777,
+            rights: rights(
+                data.mode(),
+                data.is_dir(),
+                (data.uid(), data.gid()),
+                (own.uid(), own.gid()),
+            ),
             modified,
         })
     }

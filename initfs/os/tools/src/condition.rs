@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 #[cfg(target_os = "redox")]
-use syscall::flag::{MODE_DIR, MODE_FIFO, MODE_FILE, MODE_PERM, MODE_TYPE};
+use syscall::flag::{MODE_DIR, MODE_FIFO, MODE_FILE, MODE_TYPE};
 
 /// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,27 @@ pub struct Facts {
     pub kind: Kind,
     /// Length in bytes.
     pub size: u64,
-    /// Permission bits.
-    pub mode: u32,
+    /// What this process may do: 4 read, 2 write, 1 execute.
+    pub rights: u32,
     /// Time of the last change, nanoseconds since 1970.
     pub modified: u64,
+}
+
+/// What a user with a group may do by the mode of a file and its owner and group: 4 read, 2 write,
+/// 1 execute. Root may do all, but execute only what somebody may, or enter any directory.
+pub fn rights(
+    mode: u32,
+    is_directory: bool,
+    (owner, group): (u32, u32),
+    (user, own_group): (u32, u32),
+) -> u32 {
+    match user {
+        0 if is_directory || mode & 0o111 != 0 => 7,
+        0 => 6,
+        user if user == owner => mode >> 6 & 7,
+        _ if own_group == group => mode >> 3 & 7,
+        _ => mode & 7,
+    }
 }
 
 impl Facts {
@@ -48,10 +65,21 @@ impl Facts {
             .st_mtime
             .saturating_mul(1_000_000_000)
             .saturating_add(u64::from(stat.st_mtime_nsec));
+        let user = crate::io::own_user() as u32;
+        // Only asked for where it matters: each question is a request.
+        let group = match user == 0 || user == data.uid() {
+            true => data.gid(),
+            false => crate::io::own_group() as u32,
+        };
         Some(Self {
             kind,
             size: data.len(),
-            mode: u32::from(data.mode() & MODE_PERM),
+            rights: rights(
+                data.mode().into(),
+                data.is_dir(),
+                (data.uid(), data.gid()),
+                (user, group),
+            ),
             modified,
         })
     }
@@ -142,7 +170,7 @@ fn binary(left: &str, operator: &str, right: &str, files: &dyn Files) -> Result<
 fn unary(operator: &str, word: &str, files: &dyn Files) -> Result<bool, String> {
     let facts = || files.facts(word);
     let kind = |kind| facts().is_some_and(|facts| facts.kind == kind);
-    let mode = |bits| facts().is_some_and(|facts| facts.mode & bits != 0);
+    let may = |bits| facts().is_some_and(|facts| facts.rights & bits != 0);
     Ok(match operator {
         "-n" => !word.is_empty(),
         "-z" => word.is_empty(),
@@ -152,9 +180,9 @@ fn unary(operator: &str, word: &str, files: &dyn Files) -> Result<bool, String> 
         "-p" => kind(Kind::Pipe),
         "-c" => kind(Kind::Other),
         "-s" => facts().is_some_and(|facts| facts.size > 0),
-        "-r" => mode(0o444),
-        "-w" => mode(0o222),
-        "-x" => mode(0o111),
+        "-r" => may(4),
+        "-w" => may(2),
+        "-x" => may(1),
         _ => {
             let fd = word
                 .parse()
@@ -254,18 +282,18 @@ mod tests {
 
     impl Files for Fake {
         fn facts(&self, path: &str) -> Option<Facts> {
-            let facts = |kind, size, mode, modified| {
+            let facts = |kind, size, rights, modified| {
                 Some(Facts {
                     kind,
                     size,
-                    mode,
+                    rights,
                     modified,
                 })
             };
             match path {
-                "/dir" => facts(Kind::Directory, 0, 0o755, 1),
-                "/full" => facts(Kind::File, 7, 0o644, 2),
-                "/empty" => facts(Kind::File, 0, 0o755, 3),
+                "/dir" => facts(Kind::Directory, 0, 7, 1),
+                "/full" => facts(Kind::File, 7, 4, 2),
+                "/empty" => facts(Kind::File, 0, 7, 3),
                 _ => None,
             }
         }
@@ -304,6 +332,8 @@ mod tests {
             ("-s /empty", false),
             ("-x /empty", true),
             ("-x /full", false),
+            ("-r /full", true),
+            ("-w /full", false),
             ("-e /none", false),
             ("/empty -nt /full", true),
             ("-t 0", true),
@@ -317,6 +347,25 @@ mod tests {
             assert_eq!(check(text), Ok(expected), "{text}");
         }
         assert_eq!(evaluate(&[], &Fake), Ok(false));
+    }
+
+    #[test]
+    fn rights_depend_on_who_asks() {
+        let (owner, group) = (5, 6);
+        for (mode, is_directory, asking, expected) in [
+            (0o640, false, (5, 5), 6),
+            (0o640, false, (7, 6), 4),
+            (0o640, false, (7, 7), 0),
+            (0o047, false, (5, 6), 0),
+            (0o047, false, (7, 6), 4),
+            (0o047, false, (7, 7), 7),
+            (0o000, false, (0, 0), 6),
+            (0o001, false, (0, 0), 7),
+            (0o000, true, (0, 0), 7),
+        ] {
+            let found = rights(mode, is_directory, (owner, group), asking);
+            assert_eq!(found, expected, "{mode:o} {asking:?}");
+        }
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl<S: System> Shell<S> {
                 kind: Kind::Directory,
                 ..
             }) => Err(EISDIR),
-            Some(Facts { mode, .. }) if mode & 0o111 == 0 => Err(EACCES),
+            Some(Facts { rights, .. }) if rights & 1 == 0 => Err(EACCES),
             Some(_) => Ok(()),
         };
         if name.contains('/') {
