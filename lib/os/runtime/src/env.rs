@@ -75,6 +75,11 @@ pub fn vars() -> Vec<(String, String)> {
     environment(|env| env.clone())
 }
 
+/// Removes all variables.
+pub fn clear_vars() {
+    environment(Vec::clear);
+}
+
 /// Sets a variable for this process and the children it starts from now on.
 pub fn set_var(name: &str, value: &str) {
     environment(

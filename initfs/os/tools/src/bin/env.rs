@@ -1,4 +1,4 @@
-//! `env [name=value…] [program argument…]`: prints the environment or runs a program with another.
+//! `env [-i] [name=value…] [program argument…]`: prints the environment or runs a program with another.
 #![no_std]
 #![no_main]
 
@@ -14,11 +14,16 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let count = arguments
-        .iter()
-        .take_while(|word| word.contains('='))
-        .count();
-    let (assignments, program) = arguments.split_at(count);
+    let mut words = io::Options::new(&arguments, "");
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'i' => runtime::env::clear_vars(),
+            _ => return io::usage(Some(words.word())),
+        }
+    }
+    let words = words.rest();
+    let count = words.iter().take_while(|word| word.contains('=')).count();
+    let (assignments, program) = words.split_at(count);
     for word in assignments {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         runtime::env::set_var(name, value);
@@ -33,19 +38,12 @@ fn main() -> i32 {
             Err(error) => io::output_failed("env", error),
         };
     };
-    let ended = Command::new(name)
-        .args(rest)
-        .spawn()
-        .and_then(|mut child| child.wait());
-    match ended {
-        Ok(status) => status.shell_code(),
-        Err(error) => {
-            io::report("env", name, error);
-            if error.errno == syscall::ENOENT {
-                127
-            } else {
-                126
-            }
-        }
+    // It becomes the program, so that signals for it reach the program.
+    let error = Command::new(name).args(rest).exec();
+    io::report("env", name, error);
+    if error.errno == syscall::ENOENT {
+        127
+    } else {
+        126
     }
 }

@@ -94,6 +94,11 @@ impl Command {
         self
     }
 
+    /// Replaces this process's program. Returns only if that is impossible.
+    pub fn exec(&mut self) -> Error {
+        number(self.command.env_clear().envs(env::vars()).exec())
+    }
+
     /// Starts the process with this one's environment and directory, and with its streams unless
     /// changed.
     pub fn spawn(&mut self) -> Result<Child> {
