@@ -50,7 +50,8 @@ pub fn parse_any(texts: &[&str], options: Options) -> Result<Regex, String> {
         several => format!("(?:{})", several.join(")|(?:")),
     };
     if options.words {
-        source = format!("\\b(?:{source})\\b");
+        // A word is what has no part of a word beside it, whether it begins with one or not.
+        source = format!("\\b{{start-half}}(?:{source})\\b{{end-half}}");
     }
     if options.lines {
         source = format!("^(?:{source})$");
@@ -140,6 +141,18 @@ mod tests {
         assert!(with(|options| options.ignore_case = true, "xAB"));
         assert!(with(|options| options.words = true, "x abb y"));
         assert!(!with(|options| options.words = true, "xabb"));
+        let words = Options {
+            words: true,
+            ..Options::default()
+        };
+        for (text, found) in [
+            ("a -x b", true),
+            ("a-x", false),
+            ("-xy", false),
+            ("-x", true),
+        ] {
+            assert_eq!(parse("-x", words).unwrap().is_match(text), found, "{text}");
+        }
         assert!(with(|options| options.lines = true, "abb"));
         assert!(!with(|options| options.lines = true, "abbc"));
     }

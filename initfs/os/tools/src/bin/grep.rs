@@ -77,6 +77,10 @@ fn search(paths: &[String], regex: &Regex, show: &Output) -> i32 {
         };
         let (matches, status) = search_file(path, &prefix, regex, show);
         found |= matches > 0;
+        // Nothing that comes behind it changes the answer, nor does what failed before.
+        if found && show.quiet {
+            return 0;
+        }
         has_failed |= status != 0;
         if let Err(error) = io::output(show.summary(path, &prefix, matches).as_bytes()) {
             return io::output_failed("grep", error);
