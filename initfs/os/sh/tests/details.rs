@@ -35,6 +35,11 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "b\n",
         0,
     ),
+    (
+        "printf 'a\\0b\\n' | { read x; printf '%s' \"$x\" | wc -c; }",
+        "2\n",
+        0,
+    ),
     ("exec -- echo a; echo b", "a\n", 0),
     (
         "printf -- '%s\n' x; export -- A=1; readonly -- B=2; echo $A$B; unset -- A; unset -v -- A; \

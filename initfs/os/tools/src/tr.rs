@@ -3,16 +3,24 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// A character by its number, or a byte that is no part of one: [`BYTE`] and the byte.
+type Symbol = u32;
+
+/// Above the numbers of all characters.
+const BYTE: Symbol = 0x11_0000;
+
 /// A replacement of characters.
 #[derive(Debug)]
 pub struct Translation {
-    from: Vec<char>,
-    to: Vec<char>,
+    from: Vec<Symbol>,
+    to: Vec<Symbol>,
     complement: bool,
     delete: bool,
     /// The characters of which several in a row become one.
-    squeezed: Option<Vec<char>>,
-    last: Option<char>,
+    squeezed: Option<Vec<Symbol>>,
+    last: Option<Symbol>,
+    /// Whether the text is bytes and not characters, as a set has a byte above ASCII (`\377`).
+    of_bytes: bool,
 }
 
 impl Translation {
@@ -47,7 +55,9 @@ impl Translation {
                 to.clone()
             }
         });
+        let of_bytes = from.iter().chain(&to).any(|symbol| *symbol >= BYTE);
         Ok(Self {
+            of_bytes,
             from,
             to: if delete { Vec::new() } else { to },
             complement,
@@ -57,40 +67,66 @@ impl Translation {
         })
     }
 
-    /// Translates the next piece of text.
-    pub fn apply(&mut self, text: &str) -> String {
-        let mut out = String::new();
-        for c in text.chars() {
-            let place = match self.from.iter().position(|known| *known == c) {
-                None if self.complement => Some(usize::MAX),
-                Some(_) if self.complement => None,
-                place => place,
-            };
-            let c = match place {
-                Some(_) if self.delete => continue,
-                // A second set that is too short goes on with its last character.
-                Some(place) => self.to.get(place).or(self.to.last()).copied().unwrap_or(c),
-                None => c,
-            };
-            let squeezes = match &self.squeezed {
-                // With -c alone the other characters are squeezed.
-                Some(set) => {
-                    set.contains(&c) != (self.complement && self.to.is_empty() && !self.delete)
-                }
-                None => false,
-            };
-            if squeezes && self.last == Some(c) {
-                continue;
+    /// Translates the next piece of text, which has whole characters. What is no text stays as it
+    /// is.
+    pub fn apply(&mut self, text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(text.len());
+        if self.of_bytes {
+            text.iter().for_each(|byte| self.push(raw(*byte), &mut out));
+            return out;
+        }
+        for chunk in text.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                self.push(c.into(), &mut out);
             }
-            self.last = Some(c);
-            out.push(c);
+            for byte in chunk.invalid() {
+                self.push(raw(*byte), &mut out);
+            }
         }
         out
+    }
+
+    /// Translates a character.
+    fn push(&mut self, symbol: Symbol, out: &mut Vec<u8>) {
+        let place = match self.from.iter().position(|known| *known == symbol) {
+            None if self.complement => Some(usize::MAX),
+            Some(_) if self.complement => None,
+            place => place,
+        };
+        let symbol = match place {
+            Some(_) if self.delete => return,
+            // A second set that is too short goes on with its last character.
+            Some(place) => *self.to.get(place).or(self.to.last()).unwrap_or(&symbol),
+            None => symbol,
+        };
+        let squeezes = match &self.squeezed {
+            // With -c alone the other characters are squeezed.
+            Some(set) => {
+                set.contains(&symbol) != (self.complement && self.to.is_empty() && !self.delete)
+            }
+            None => false,
+        };
+        if squeezes && self.last == Some(symbol) {
+            return;
+        }
+        self.last = Some(symbol);
+        match char::from_u32(symbol) {
+            Some(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => out.push(symbol as u8),
+        }
+    }
+}
+
+/// A byte that need not be text.
+fn raw(byte: u8) -> Symbol {
+    match byte {
+        0..128 => byte.into(),
+        byte => BYTE + Symbol::from(byte),
     }
 }
 
 /// The members of a set, in order.
-fn set(text: &str) -> Option<Vec<char>> {
+fn set(text: &str) -> Option<Vec<Symbol>> {
     let mut members = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -110,7 +146,11 @@ fn set(text: &str) -> Option<Vec<char>> {
                 if last < first {
                     return None;
                 }
-                members.extend(first..=last);
+                // Between ASCII and a byte above it there are no characters.
+                match first < BYTE && last >= BYTE {
+                    true => members.extend((first..128).chain(raw(128)..=last)),
+                    false => members.extend(first..=last),
+                }
             }
             None => members.push(first),
         }
@@ -119,11 +159,11 @@ fn set(text: &str) -> Option<Vec<char>> {
 }
 
 /// A character, which may be written with a backslash, and the rest of the text.
-fn member(text: &str) -> Option<(char, &str)> {
+fn member(text: &str) -> Option<(Symbol, &str)> {
     let mut characters = text.chars();
     let first = characters.next()?;
     if first != '\\' {
-        return Some((first, characters.as_str()));
+        return Some((first.into(), characters.as_str()));
     }
     let rest = characters.as_str();
     let digits = rest
@@ -132,11 +172,11 @@ fn member(text: &str) -> Option<(char, &str)> {
         .take_while(|b| (b'0'..b'8').contains(b));
     let digits = digits.count();
     if digits > 0 {
-        let number = u32::from_str_radix(&rest[..digits], 8).ok()?;
-        return Some((char::from_u32(number)?, &rest[digits..]));
+        let byte = u8::from_str_radix(&rest[..digits], 8).ok()?;
+        return Some((raw(byte), &rest[digits..]));
     }
     let Some(second) = characters.next() else {
-        return Some(('\\', rest));
+        return Some(('\\'.into(), rest));
     };
     let c = match second {
         'n' => '\n',
@@ -148,10 +188,10 @@ fn member(text: &str) -> Option<(char, &str)> {
         'v' => '\u{b}',
         other => other,
     };
-    Some((c, characters.as_str()))
+    Some((c.into(), characters.as_str()))
 }
 
-fn class(name: &str) -> Option<Vec<char>> {
+fn class(name: &str) -> Option<Vec<Symbol>> {
     let is: fn(&char) -> bool = match name {
         "alnum" => char::is_ascii_alphanumeric,
         "alpha" => char::is_ascii_alphabetic,
@@ -167,7 +207,12 @@ fn class(name: &str) -> Option<Vec<char>> {
         "xdigit" => char::is_ascii_hexdigit,
         _ => return None,
     };
-    Some((0..128u8).map(char::from).filter(is).collect())
+    Some(
+        (0..128u8)
+            .filter(|byte| is(&char::from(*byte)))
+            .map(raw)
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -180,7 +225,10 @@ mod tests {
         let mut translation = Translation::new(has('c'), has('d'), has('s'), &sets)?;
         // Any division into pieces is the same.
         let pieces = text.split_inclusive(char::is_whitespace);
-        Ok(pieces.map(|piece| translation.apply(piece)).collect())
+        let out: Vec<u8> = pieces
+            .flat_map(|piece| translation.apply(piece.as_bytes()))
+            .collect();
+        Ok(String::from_utf8(out).unwrap())
     }
 
     #[test]
@@ -206,6 +254,23 @@ mod tests {
                 Ok(*expected),
                 "{sets:?} {text}"
             );
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text() {
+        let cases: &[(&str, &[&str], &[u8], &[u8])] = &[
+            ("", &["\\0", "\\377"], b"a\0b", b"a\xffb"),
+            ("d", &["\\r"], b"\xff\r\n\x80", b"\xff\n\x80"),
+            ("d", &["\\177-\\377"], "aä\u{7f}b".as_bytes(), b"ab"),
+            ("", &["\\303\\244", "ae"], "ä".as_bytes(), b"ae"),
+            ("", &["ä", "x"], b"\xc3\xa4\xc3", b"x\xc3"),
+        ];
+        for (flags, sets, text, expected) in cases {
+            let words: Vec<String> = sets.iter().map(|set| String::from(*set)).collect();
+            let delete = *flags == "d";
+            let mut translation = Translation::new(false, delete, false, &words).unwrap();
+            assert_eq!(translation.apply(text), *expected, "{sets:?}");
         }
     }
 

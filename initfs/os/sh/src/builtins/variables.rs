@@ -145,7 +145,9 @@ impl<S: System> Shell<S> {
         let mut line: Vec<(char, bool)> = Vec::new();
         let ended = loop {
             let (bytes, ended) = self.read_to_line_end()?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let mut text = String::from_utf8_lossy(&bytes).into_owned();
+            // No variable can have it.
+            text.retain(|c| c != '\0');
             let mut continued = false;
             let mut characters = text.chars();
             while let Some(c) = characters.next() {

@@ -4,7 +4,6 @@
 
 extern crate alloc;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
@@ -41,11 +40,11 @@ fn main() -> i32 {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
                 _ => pending.len(),
             };
-            let text = translation.apply(&String::from_utf8_lossy(&pending[..whole]));
+            let text = translation.apply(&pending[..whole]);
             pending.drain(..whole);
-            io::output(text.as_bytes())
+            io::output(&text)
         })?;
-        let text = translation.apply(&String::from_utf8_lossy(&pending));
-        io::output(text.as_bytes()).map_err(CopyError::Output)
+        let text = translation.apply(&pending);
+        io::output(&text).map_err(CopyError::Output)
     })
 }
