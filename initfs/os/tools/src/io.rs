@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::lines::Lines;
 use crate::manual::{Page, UNKNOWN};
 use libredox::Fd;
-use runtime::fs::File;
+use runtime::fs::{File, SeekFrom};
 use runtime::io::{Read, Write};
 use runtime::process::Command;
 use runtime::sync::Mutex;
@@ -80,6 +80,18 @@ fn page() -> Page {
     *OWN_PAGE.lock()
 }
 
+/// The words of a program without options, without the `--` before them.
+///
+/// # Errors
+/// The exit status, if the first word looks like an option.
+pub fn operands(words: &[String]) -> core::result::Result<&[String], i32> {
+    let mut options = Options::new(words, "");
+    match options.next() {
+        Some(_) => Err(usage(Some(options.word()))),
+        None => Ok(options.rest()),
+    }
+}
+
 /// Whether a word is an option. A dash alone stands for standard input.
 pub fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1
@@ -137,6 +149,17 @@ impl Input {
             Err(Error { errno: ECONNRESET }) => Ok(0),
             result => result,
         }
+    }
+
+    /// Gives the last bytes that were read back to standard input, for the next program that reads
+    /// it. What is no file cannot take them, so they are lost.
+    pub fn give_back(&mut self, count: usize) {
+        if count == 0 || self.file.is_some() {
+            return;
+        }
+        let mut file = File::from_raw_fd(0);
+        let _ = file.seek(SeekFrom::Current(-(count as i64)));
+        file.into_raw_fd();
     }
 
     /// Fills the buffer as far as the input goes.
@@ -226,12 +249,15 @@ pub fn for_each_line(
         let mut lines = Lines::new();
         let mut out = Vec::new();
         let mut over = Ok(());
+        let (mut read, mut used) = (0, 0);
         let mut one = |line: &[u8], out: &mut Vec<u8>| {
+            used += line.len();
             over = each(line.strip_suffix(b"\n").unwrap_or(line), out);
             over.is_ok()
         };
         loop {
             let count = input.read(buffer.bytes()).map_err(CopyError::Input)?;
+            read += count;
             let block = &buffer.bytes()[..count];
             let mut go_on = lines.push(block, |line| one(line, &mut out));
             if count == 0
@@ -245,6 +271,7 @@ pub fn for_each_line(
                 break;
             }
         }
+        input.give_back(read - used);
         over
     })
 }
@@ -314,6 +341,16 @@ impl<'a> Options<'a> {
     /// The words behind the options.
     pub fn rest(&self) -> &'a [String] {
         self.words
+    }
+}
+
+/// The options of `head` and `tail`, and the count of lines: that of the older spelling `-5`, or
+/// 10.
+pub fn short_count<'a>(words: &'a [String], with_value: &'static str) -> (Options<'a>, &'a str) {
+    let count = words.first().and_then(|word| word.strip_prefix('-'));
+    match count.filter(|count| count.starts_with(|first: char| first.is_ascii_digit())) {
+        Some(count) => (Options::new(&words[1..], with_value), count),
+        None => (Options::new(words, with_value), "10"),
     }
 }
 

@@ -92,9 +92,9 @@ pub const PAGES: &[Page] = &[
     ),
     page_of(
         "env",
-        "[name=value…] [program argument…]",
+        "[-i] [name=value…] [program argument…]",
         "print the environment, or run a program with another",
-        "",
+        "-i  no variables but these\n",
     ),
     page_of("false", "", "fail", ""),
     page_of(

@@ -90,6 +90,16 @@ impl Script {
         })
     }
 
+    /// Whether it matters that a line is the last one.
+    pub fn needs_last(&self) -> bool {
+        let is_last = |address: &Option<Address>| matches!(address, Some(Address::Last));
+        self.commands.iter().any(|command| {
+            is_last(&command.from)
+                || is_last(&command.to)
+                || matches!(command.verb, Verb::Change(_))
+        })
+    }
+
     /// Handles the next line, without its end. `last` says that no line follows.
     pub fn line(&mut self, line: &str, last: bool) -> Answer {
         self.number += 1;
@@ -335,24 +345,23 @@ impl Parser<'_> {
     /// expression it is that within `[…]`, too.
     fn until(&mut self, delimiter: char, is_text: bool) -> Result<String, String> {
         let mut out = String::new();
-        let mut in_set = false;
         loop {
             match self.next() {
                 None => return Err(format!("`{delimiter}` is missing")),
-                Some(c) if c == delimiter && !in_set => return Ok(out),
+                Some(c) if c == delimiter => return Ok(out),
                 Some('\\') => match self.next() {
                     Some(c) if c == delimiter && delimiter != '\\' => out.push(c),
                     Some(c) => out.extend(['\\', c]),
                     None => return Err(format!("`{delimiter}` is missing")),
                 },
                 Some(c) => {
-                    // A `]` at the beginning of a set is a member.
-                    match c {
-                        '[' if !is_text => in_set = true,
-                        ']' if !out.ends_with('[') && !out.ends_with("[^") => in_set = false,
-                        _ => {}
-                    }
                     out.push(c);
+                    if c == '[' && !is_text {
+                        let set = set_length(self.rest).ok_or("`]` is missing")?;
+                        let (set, rest) = self.rest.split_at(set);
+                        out.push_str(set);
+                        self.rest = rest;
+                    }
                 }
             }
         }
@@ -407,8 +416,20 @@ impl Parser<'_> {
     fn translation(&mut self) -> Result<Verb, String> {
         let delimiter = self.next().ok_or("y needs /abc/xyz/")?;
         let members = |text: &str| -> Vec<char> {
-            let text = text.replace("\\n", "\n").replace("\\\\", "\\");
-            text.chars().collect()
+            let mut members = Vec::new();
+            let mut characters = text.chars();
+            while let Some(c) = characters.next() {
+                match (c, characters.clone().next()) {
+                    ('\\', Some('n')) => members.push('\n'),
+                    ('\\', Some('\\')) => members.push('\\'),
+                    _ => {
+                        members.push(c);
+                        continue;
+                    }
+                }
+                characters.next();
+            }
+            members
         };
         let from = members(&self.until(delimiter, true)?);
         let to = members(&self.until(delimiter, true)?);
@@ -433,6 +454,25 @@ impl Parser<'_> {
             }
         }
         Ok(out)
+    }
+}
+
+/// The length of the rest of a `[…]`, with its end. In it a backslash means nothing else than
+/// itself, a `]` at the beginning is a member, and `[:…:]` has an end of its own.
+fn set_length(text: &str) -> Option<usize> {
+    let mut rest = text.strip_prefix('^').unwrap_or(text);
+    rest = rest.strip_prefix(']').unwrap_or(rest);
+    loop {
+        let at = rest.find([']', '['])?;
+        let (is_end, behind) = (rest[at..].starts_with(']'), &rest[at + 1..]);
+        if is_end {
+            return Some(text.len() - behind.len());
+        }
+        let ends = [(':', ":]"), ('.', ".]"), ('=', "=]")];
+        rest = match ends.iter().find(|(kind, _)| behind.starts_with(*kind)) {
+            Some((_, end)) => &behind[1..].split_once(end)?.1,
+            None => behind,
+        };
     }
 }
 
@@ -514,6 +554,14 @@ mod tests {
             ("s/,/\\n/", "a,b", "a\nb\n"),
             ("s/a/b/;s/b/c/", "a", "c\n"),
             ("y/abc/xyz/", "cab", "zxy\n"),
+            ("y/\\\\n/ab/", "\\n", "ab\n"),
+            ("y/\\n\\//ab/", "/", "b\n"),
+            ("s/[[]/(/", "a[b", "a(b\n"),
+            ("s/[^[]*//", "ab[c", "[c\n"),
+            ("s/[\\]/x/", "a\\b", "axb\n"),
+            ("s/[[:digit:]/]/x/g", "1/a", "xxa\n"),
+            ("s/[^][:alpha:]]/x/g", "a]1", "a]x\n"),
+            ("s/[]/]/x/", "a]", "ax\n"),
         ] {
             assert_eq!(sed(script, input).as_deref(), Ok(expected), "{script}");
         }
@@ -546,6 +594,19 @@ mod tests {
         assert_eq!(printed.as_deref(), Ok("2\n4\n"));
         let counted = run("s/2/two/p", five, true, Syntax::Basic);
         assert_eq!(counted.as_deref(), Ok("two\n"));
+    }
+
+    #[test]
+    fn only_some_scripts_wait_for_the_last_line() {
+        for (script, expected) in [
+            ("1q", false),
+            ("$d", true),
+            ("2,$p", true),
+            ("1,2c\\x", true),
+        ] {
+            let script = Script::parse(script, false, Options::default()).unwrap();
+            assert_eq!(script.needs_last(), expected);
+        }
     }
 
     #[test]

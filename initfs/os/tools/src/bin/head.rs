@@ -4,38 +4,39 @@
 
 extern crate alloc;
 
+use alloc::format;
+
 use tools::io::{self, CopyError};
 use tools::lines::Lines;
 
 tools::main!(main);
 
 fn main() -> i32 {
-    let mut arguments = io::arguments();
-    let (mut count, mut bytes) = (10, false);
-    if let Some(flag) = arguments.first().cloned()
-        && let Some(flag) = flag.strip_prefix('-').filter(|flag| !flag.is_empty())
-    {
-        arguments.remove(0);
-        let mut wrong = alloc::format!("-{flag}");
-        // -n 5, -n5 and -5 mean the same.
-        let (letters, mut value) = match flag.find(|c: char| c.is_ascii_digit()) {
-            Some(at) => (&flag[..at], flag[at..].into()),
-            None => (flag, alloc::string::String::new()),
-        };
-        bytes = letters == "c";
-        if value.is_empty() && !arguments.is_empty() {
-            value = arguments.remove(0);
-            wrong = alloc::format!("{wrong} {value}");
+    let arguments = io::arguments();
+    let (mut words, mut wanted) = io::short_count(&arguments, "nc");
+    let mut bytes = false;
+    while let Some((letter, value)) = words.next() {
+        match (letter, value) {
+            ('n' | 'c', Some(value)) => (wanted, bytes) = (value, letter == 'c'),
+            _ => return io::usage(Some(words.word())),
         }
-        count = match tools::number::size(&value) {
-            Some(count) if matches!(letters, "" | "n" | "c") => count,
-            _ => return io::usage(Some(&wrong)),
-        };
     }
+    let Some(count) = tools::number::size(wanted) else {
+        return io::usage(Some(wanted));
+    };
+    let paths = words.rest();
+    let mut first = true;
     let mut buffer = io::Buffer::new(io::BLOCK);
-    io::for_each_input("head", &arguments, |_, input| {
+    io::for_each_input("head", paths, |path, input| {
+        if paths.len() > 1 {
+            let space = if first { "" } else { "\n" };
+            first = false;
+            let title = format!("{space}==> {path} <==\n");
+            io::output(title.as_bytes()).map_err(CopyError::Output)?;
+        }
         let mut left = count;
         let mut lines = Lines::new();
+        let (mut read, mut used) = (0, 0);
         while left > 0 {
             let room = if bytes {
                 left.min(io::BLOCK as u64) as usize
@@ -48,6 +49,7 @@ fn main() -> i32 {
             if length == 0 {
                 break;
             }
+            read += length;
             let block = &buffer.bytes()[..length];
             if bytes {
                 io::output(block).map_err(CopyError::Output)?;
@@ -57,10 +59,14 @@ fn main() -> i32 {
             let mut result = Ok(());
             lines.push(block, |line| {
                 result = io::output(line);
+                used += line.len();
                 left -= 1;
                 left > 0 && result.is_ok()
             });
             result.map_err(CopyError::Output)?;
+        }
+        if left == 0 && !bytes {
+            input.give_back(read - used);
         }
         match lines.finish() {
             Some(rest) if left > 0 => io::output(&rest).map_err(CopyError::Output),

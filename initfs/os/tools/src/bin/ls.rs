@@ -20,37 +20,36 @@ struct Options {
 }
 
 fn main() -> i32 {
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
     let mut options = Options::default();
-    let mut paths = Vec::new();
-    for argument in io::arguments() {
-        match argument
-            .strip_prefix('-')
-            .filter(|letters| !letters.is_empty())
-        {
-            None => paths.push(argument),
-            Some(letters) => {
-                for letter in letters.chars() {
-                    match letter {
-                        'l' => options.long = true,
-                        'a' => options.all = true,
-                        '1' => {}
-                        _ => return io::usage(Some(&argument)),
-                    }
-                }
-            }
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'l' => options.long = true,
+            'a' => options.all = true,
+            '1' => {}
+            _ => return io::usage(Some(words.word())),
         }
     }
-    if paths.is_empty() {
-        paths.push(".".into());
-    }
+    let here = [String::from(".")];
+    let paths = match words.rest() {
+        [] => &here,
+        paths => paths,
+    };
     let mut status = 0;
     let mut out = String::new();
-    for (index, path) in paths.iter().enumerate() {
-        if paths.len() > 1 && index > 0 {
-            out.push('\n');
+    // Files come first, so that none looks as if it were in the directory before it.
+    let mut directories = Vec::new();
+    for path in paths {
+        match fs::metadata(path) {
+            Ok(data) if !data.is_dir() => line(path, Some(&data), None, &options, &mut out),
+            data => directories.push((path, data.err())),
         }
+    }
+    for (path, problem) in directories {
+        // A file whose scheme has no attributes may still be a directory.
         if let Err(error) = list(path, paths.len() > 1, &options, &mut out) {
-            status = io::report("ls", path, error);
+            status = io::report("ls", path, problem.unwrap_or(error));
         }
     }
     match io::output(out.as_bytes()) {
@@ -60,21 +59,16 @@ fn main() -> i32 {
 }
 
 fn list(path: &str, title: bool, options: &Options, out: &mut String) -> runtime::Result<()> {
-    // A file whose scheme has no attributes may still be a directory.
-    let data = fs::metadata(path);
-    if let Ok(data) = &data
-        && !data.is_dir()
-    {
-        line(path, Some(data), None, options, out);
-        return Ok(());
-    }
     let mut entries = Vec::new();
-    for entry in fs::read_dir(path).map_err(|error| data.err().unwrap_or(error))? {
+    for entry in fs::read_dir(path)? {
         entries.push(entry?);
     }
     entries.retain(|entry| options.all || !entry.file_name().starts_with('.'));
     entries.sort_by(|a, b| a.file_name().cmp(b.file_name()));
     if title {
+        if !out.is_empty() {
+            out.push('\n');
+        }
         out.push_str(&format!("{path}:\n"));
     }
     for entry in &entries {

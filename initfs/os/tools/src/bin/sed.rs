@@ -41,12 +41,17 @@ fn main() -> i32 {
             return 2;
         }
     };
-    // A line waits until it is known whether it is the last one.
+    // A line waits until it is known whether it is the last one, if that matters.
+    let waits = script.needs_last();
     let mut waiting: Option<String> = None;
     let mut quit = false;
     let status = io::for_each_line("sed", paths, |line, out| {
         let line = String::from_utf8_lossy(line).into_owned();
-        if let Some(line) = waiting.replace(line)
+        let next = match waits {
+            true => waiting.replace(line),
+            false => Some(line),
+        };
+        if let Some(line) = next
             && !quit
         {
             let answer = script.line(&line, false);
