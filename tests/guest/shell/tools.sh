@@ -183,6 +183,75 @@ rm -r refused wrong
 rm -rf / 2>/dev/null
 check rm_root 1 $?
 
+mkdir dashes
+cd dashes
+echo dash >-x
+check dashes_read "dash dash dash 1" "$(echo $(cat -- -x; head -n 1 -- -x; tail -- -x; wc -l <-x))"
+check dashes_names "-x -x" "$(echo $(ls -- -x; wc -l -- -x | cut -d ' ' -f 2))"
+check dashes_bytes "1 -x" "$(hexdump -- -x | wc -l) $(sha256sum -- -x | cut -c 67-)"
+cmp -- -x -x
+check dashes_cmp 0 $?
+echo tee | tee -- -t >/scheme/null
+mkdir -- -d
+touch -- -f
+check dashes_make "-d -f -t -x" "$(echo $(ls))"
+rmdir -- -d
+rm -R -- -f -t -x
+check dashes_remove "0 " "$? $(ls)"
+/scheme/initfs/bin/printf -- '%s\n' x >printed
+check dashes_printf x "$(cat printed)"
+sleep 60 &
+/scheme/initfs/bin/kill -- $!
+wait $!
+check dashes_kill 143 $?
+cat -u printed 2>/dev/null
+check unknown_option_of_cat 2 $?
+cd ..
+rm -r dashes
+
+mkdir listed
+touch listed/in
+check ls_files_first "five text listed: in" "$(echo $(ls listed five text))"
+check ls_separators "0 1" "$(ls five text | grep -c '^$') $(ls listed five text | grep -c '^$')"
+rm -r listed
+
+check grep_no_words "1 1" "$(echo 'a -x b' | grep -c -w -e -x) $(echo a-x | grep -c -v -w -e -x)"
+grep -q words none text 2>/dev/null
+check grep_quiet_error 0 $?
+check sed_set "a(b xb a/c" "$(echo $(echo 'a[b' | sed 's/[[]/(/'; echo '\b' | sed 's/[\]/x/'; echo abc | sed 's/[[:alpha:]]/\//2'))"
+check tr_bytes "ff 62 80" "$(printf '\000b\200' | tr '\0' '\377' | hexdump | cut -c 11-18)"
+check head_leaves "1 2 3 4 5" "$(echo $({ head -n 1; cat; } <five))"
+check sed_leaves "1 2 3 4 5" "$(echo $({ sed 2q; cat; } <five))"
+check grep_leaves "4 5" "$(echo $({ grep -q 3; cat; } <five))"
+check head_titles "==> five <== 1 ==> text <== one" "$(echo $(head -n 1 five text))"
+check dd_fullblock 10 "$(cat five | dd bs=64 iflag=fullblock status=none | wc -c)"
+check env_nothing "A=1 B=2" "$(echo $(C=3 env -i A=1 B=2 | sort))"
+env sleep 60 &
+kill $!
+sleep 0.2
+check env_becomes_program 0 "$(ps | grep -c ' sleep')"
+
+as 1000 mkdir /tmp/theirs /tmp/theirs/a
+as 1000 touch /tmp/theirs/a/f
+mkdir /tmp/theirs/b
+touch /tmp/theirs/b/f
+as 1000 rm -r /tmp/theirs 2>wrong
+check rm_goes_on "1 b rm: /tmp/theirs/b/f: Permission denied" "$? $(echo $(ls /tmp/theirs) $(cat wrong))"
+check test_rights "1 0 1 0" "$(as 1000 test -w /tmp/theirs/b; echo $?) $(as 1000 test -r five; echo $?) \
+$(as 1000 test -x five; echo $?) $(test -w five; echo $?)"
+rm -r /tmp/theirs wrong
+cp -r /dev/shm shared
+check cp_mode drwxrwxrwx "$(ls -l | grep shared | cut -c 1-10)"
+rmdir shared
+attributes() { ls -l "$1" | cut -c 1-22; }
+mv /scheme/initfs/bin/true elsewhere 2>/dev/null
+check mv_copies_only 1 $?
+check mv_attributes "$(attributes /scheme/initfs/bin/true)" "$(attributes elsewhere)"
+rm elsewhere
+mv five /none/five 2>wrong
+check mv_names_both "mv: five to /none/five: No such file or directory" "$(cat wrong)"
+rm wrong
+
 check dd "10" "$(dd if=five bs=3 status=none | wc -c)"
 check dd_count 4 "$(dd if=five bs=2 count=2 status=none | wc -c)"
 check dd_skip "4 5" "$(echo $(dd if=five bs=2 skip=3 status=none))"
