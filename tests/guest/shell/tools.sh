@@ -183,6 +183,18 @@ rm -r refused wrong
 rm -rf / 2>/dev/null
 check rm_root 1 $?
 
+for program in scifctl scif-perf; do
+    check "version of $program" "$program (Skiff)" "$($program --version | cut -d ' ' -f 1,2)"
+    $program --none 2>/scheme/null
+    check "wrong option of $program" 2 $?
+    $program --help >&- 2>/scheme/null
+    check "closed output of $program" 1 $?
+done
+scif-perf 1 2 2>/scheme/null
+check perf_words 2 $?
+cmp five text >&- 2>/scheme/null
+check cmp_closed_output 2 $?
+
 mkdir dashes
 cd dashes
 echo dash >-x

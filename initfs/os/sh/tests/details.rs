@@ -60,8 +60,8 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
-        "true & p=$!; sleep 0.2; sleep 0 & q=$!; test -d /proc/$p || echo reaped; wait $p; echo $?; \
-         wait $q; echo $?",
+        "true & p=$!; sleep 0.2; sleep 0 & q=$!; test -d /proc/$p || echo reaped; wait $p; \
+         echo $?; wait $q; echo $?",
         "reaped\n0\n0\n",
         0,
     ),

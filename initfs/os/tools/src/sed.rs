@@ -470,7 +470,7 @@ fn set_length(text: &str) -> Option<usize> {
         }
         let ends = [(':', ":]"), ('.', ".]"), ('=', "=]")];
         rest = match ends.iter().find(|(kind, _)| behind.starts_with(*kind)) {
-            Some((_, end)) => &behind[1..].split_once(end)?.1,
+            Some((_, end)) => behind[1..].split_once(end)?.1,
             None => behind,
         };
     }

@@ -107,14 +107,15 @@ usage: scifctl                      node, nodes and connections at a glance
             }
             ["help" | "--help" | "-h"] => {
                 println!("{USAGE}");
-                return 0;
+                Ok(())
+            }
+            ["--version"] => {
+                println!("scifctl (Skiff) {}", env!("CARGO_PKG_VERSION"));
+                Ok(())
             }
             _ => return SCIF.not_understood(&words, USAGE),
         };
-        match result {
-            Ok(()) => 0,
-            Err(status) => status,
-        }
+        runtime::io::printed("scifctl", result.err().unwrap_or(0))
     }
 
     /// Reads a file of the scheme `scif`.

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use syscall::error::{EILSEQ, EIO, EPIPE, Error, Result};
 
@@ -157,10 +158,29 @@ pub fn write_all(fd: usize, mut bytes: &[u8]) -> Result<()> {
 /// For the print macros: one write per call, so that lines of several programs do not mix.
 #[doc(hidden)]
 pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
-    let _ = match text.as_str() {
+    let result = match text.as_str() {
         Some(text) => write_all(fd, text.as_bytes()),
         None => write_all(fd, alloc::fmt::format(text).as_bytes()),
     };
+    if let Err(error) = result
+        && fd == 1
+    {
+        PRINT_ERROR.store(error.errno, Ordering::Relaxed);
+    }
+}
+
+/// The number of the last error of a print macro with standard output; 0 if there was none.
+static PRINT_ERROR: AtomicI32 = AtomicI32::new(0);
+
+/// For the end of a program that prints with the macros: makes success a failure if the output is
+/// not complete, and says so unless its reader has gone. Returns the exit status.
+pub fn printed(program: &str, status: i32) -> i32 {
+    match PRINT_ERROR.load(Ordering::Relaxed) {
+        errno if errno == 0 || status != 0 => return status,
+        EPIPE => {}
+        errno => crate::eprintln!("{program}: standard output: {}", Error::new(errno)),
+    }
+    1
 }
 
 /// Writes a message that must be visible: to standard error, and also to the log, which the

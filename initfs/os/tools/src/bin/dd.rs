@@ -2,8 +2,8 @@
 //! blocks of a chosen size.
 //!
 //! Each block is one `read` and one `write` call as far as the files allow: a short read is
-//! written as it is. `bs` may be any number (1, 7, 4097, 64K); with `iflag=fullblock` short
-//! reads are filled up first. `pause` waits after every block, for a slow reader or writer. A line on
+//! written as it is. `bs` may be any number (1, 7, 4097, 64K); with `iflag=fullblock` short reads
+//! are filled up first. `pause` waits after every block, for a slow reader or writer. A line on
 //! standard error shows bytes, time and rate; `status=none` leaves it out.
 #![no_std]
 #![no_main]

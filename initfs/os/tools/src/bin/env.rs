@@ -1,4 +1,5 @@
-//! `env [-i] [name=value…] [program argument…]`: prints the environment or runs a program with another.
+//! `env [-i] [name=value…] [program argument…]`: prints the environment or runs a program with
+//! another one.
 #![no_std]
 #![no_main]
 

@@ -76,7 +76,16 @@ const PORT: Port = 1200;
 const EXTRA: Port = 2;
 
 const FLAGS: &[&str] = &[
-    "-s", "--all", "--block", "--poll", "--json", "--quiet", "--stop", "-h", "--help",
+    "-s",
+    "--all",
+    "--block",
+    "--poll",
+    "--json",
+    "--quiet",
+    "--stop",
+    "-h",
+    "--help",
+    "--version",
 ];
 const OPTIONS: &[&str] = &[
     "--test",
@@ -394,21 +403,31 @@ pub fn main() -> i32 {
 /// Runs `scif-perf` with the tests of another program.
 pub fn main_with(program: Program) -> i32 {
     let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
+    let mut status = STATUS_USAGE;
     let result = arguments
         .map_err(Failure)
-        .and_then(|line| run(&line, program));
+        .and_then(|line| run(&line, program, &mut status));
     match result {
-        Ok(()) => 0,
+        Ok(()) => runtime::io::printed("scif-perf", 0),
         Err(failure) => {
             runtime::eprintln!("\nscif-perf: {failure}");
-            1
+            status
         }
     }
 }
 
-fn run(line: &Arguments, program: Program) -> Result {
+/// The exit status for arguments that are wrong.
+const STATUS_USAGE: i32 = 2;
+
+/// Does what the arguments say. `status` is that of an error: it becomes 1 when the arguments are
+/// known to be right.
+fn run(line: &Arguments, program: Program, status: &mut i32) -> Result {
     if line.has("-h") || line.has("--help") {
         runtime::println!("{}{HELP}", program.help);
+        return Ok(());
+    }
+    if line.has("--version") {
+        runtime::println!("scif-perf (Skiff) {}", env!("CARGO_PKG_VERSION"));
         return Ok(());
     }
     let port: Port = line.number("--port", PORT)?;
@@ -417,6 +436,7 @@ fn run(line: &Arguments, program: Program) -> Result {
         return Err(format!("--port {port}: at most {most}, as the next ones are used too").into());
     }
     if line.has("-s") {
+        *status = 1;
         if let Some(serve) = program.serve {
             let run = move || {
                 if let Err(failure) = serve(port + EXTRA) {
@@ -450,8 +470,10 @@ fn run(line: &Arguments, program: Program) -> Result {
     let Ok(node) = node.parse() else {
         return Err(format!("'{node}' is no node number").into());
     };
-    let settings = settings(line, PortId::new(node, port), program)?;
+    let mut settings = settings(line, PortId::new(node, port), program)?;
     let groups = tests(line.text("--test").unwrap_or("latency,bandwidth"), program)?;
+    *status = 1;
+    settings.own = scif::nodes().context("the scif: scheme")?.own;
     if !settings.json {
         runtime::println!("{TABLE_HEAD}");
     }
@@ -464,6 +486,7 @@ fn run(line: &Arguments, program: Program) -> Result {
     result
 }
 
+/// The settings that the arguments ask for; the own node is not known yet.
 fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settings> {
     let path = match line.text("--path") {
         None | Some("bypass") => Path::Bypass,
@@ -494,7 +517,7 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
     let budget: u64 = line.number("--budget-ms", 20)?;
     Ok(Settings {
         program,
-        own: scif::nodes().context("the scif: scheme")?.own,
+        own: 0,
         server,
         rate,
         test: "",
