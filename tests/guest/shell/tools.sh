@@ -239,7 +239,8 @@ check head_titles "==> five <== 1 ==> text <== one" "$(echo $(head -n 1 five tex
 check dd_fullblock 10 "$(cat five | dd bs=64 iflag=fullblock status=none | wc -c)"
 check env_nothing "A=1 B=2" "$(echo $(C=3 env -i A=1 B=2 | sort))"
 env sleep 60 &
-kill $!
+as 5 sleep 60 &
+kill %1 %2
 sleep 0.2
 check env_becomes_program 0 "$(ps | grep -c ' sleep')"
 

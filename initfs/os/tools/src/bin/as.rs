@@ -21,15 +21,12 @@ fn main() -> i32 {
     };
     let mut command = Command::new(name);
     command.args(rest).uid(uid).gid(uid);
-    match command.spawn().and_then(|mut child| child.wait()) {
-        Ok(status) => status.shell_code(),
-        Err(error) => {
-            io::report("as", name, error);
-            if error.errno == syscall::ENOENT {
-                127
-            } else {
-                126
-            }
-        }
+    // It becomes the program, so that signals for it reach the program.
+    let error = command.exec();
+    io::report("as", name, error);
+    if error.errno == syscall::ENOENT {
+        127
+    } else {
+        126
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use syscall::error::{EIO, Error, Result};
 
+use super::ids::set_ids;
 use super::{Command, Stdio, fork, rename};
 use crate::spawn::{self, Launch};
 use crate::state::{self, aux};
@@ -36,8 +37,8 @@ impl Command {
     /// Replaces this process's program; to be called by the first thread. Returns only if that is
     /// impossible, with the reason and nothing changed (EIO: a step failed after which there was no
     /// way back, and other threads and standard streams may be gone). Descriptors that were not
-    /// requested are closed, and the process's other threads end. User, group and namespace
-    /// settings of the command have no effect.
+    /// requested are closed, and the process's other threads end. The namespace setting of the
+    /// command has no effect.
     pub fn exec(&mut self) -> Error {
         self.exec_in(state::thread_fd())
     }
@@ -95,6 +96,9 @@ impl Command {
         // The name is only for display; if the process manager refuses it, the exec continues.
         let _ = rename(state::proc_fd(), &found.path);
         drop(found);
+        if self.uid.is_some() || self.gid.is_some() {
+            set_ids(fd::check(state::proc_fd())?, self.uid, self.gid)?;
+        }
         if !thread::is_alone() {
             end_others(thread)?;
         }
