@@ -84,4 +84,14 @@ nosuchprogram 2>/scheme/null
 check not_found 127 $?
 check stderr "sh-error" "$( { echo sh-error >&2; } 2>&1 )"
 
+check broken_pipe "y 141" "$(echo $(while :; do echo y; done | head -n 1; set -o pipefail; while :; do echo; done | true; echo $?))"
+check status_130 130 "$(sh -c 'exit 130'; echo $?)"
+sh -c 'sh -c "kill -INT \$\$"; echo after' >/tmp/interrupted &
+wait $!
+check interrupted "130 " "$? $(cat /tmp/interrupted)"
+rm /tmp/interrupted
+command exec 3</tmp
+check command_exec 0 $?
+exec 3<&-
+
 exit $failures
