@@ -212,7 +212,8 @@ rm -R -- -f -t -x
 check dashes_remove "0 " "$? $(ls)"
 /scheme/initfs/bin/printf -- '%s\n' x >printed
 check dashes_printf x "$(cat printed)"
-sleep 60 &
+check dashes_others "-2 -1 5 usage: cat" "$(echo $(seq -- -2 -1; as -- 5 whoami; man -- cat | cut -c 1-10 | head -n 1))"
+sleep -- 60 &
 /scheme/initfs/bin/kill -- $!
 wait $!
 check dashes_kill 143 $?

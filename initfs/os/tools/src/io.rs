@@ -92,6 +92,14 @@ pub fn operands(words: &[String]) -> core::result::Result<&[String], i32> {
     }
 }
 
+/// The words without the `--` before them, for programs whose first word may begin with a dash.
+pub fn behind_dashes(words: &[String]) -> &[String] {
+    match words {
+        [dashes, rest @ ..] if dashes == "--" => rest,
+        words => words,
+    }
+}
+
 /// Whether a word is an option. A dash alone stands for standard input.
 pub fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1

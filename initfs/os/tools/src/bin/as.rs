@@ -9,7 +9,7 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let (uid, name, rest) = match arguments.as_slice() {
+    let (uid, name, rest) = match io::behind_dashes(&arguments) {
         [uid, name, rest @ ..] => match uid.parse() {
             Ok(uid) => (uid, name, rest),
             Err(_) => {

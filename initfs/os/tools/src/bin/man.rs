@@ -12,7 +12,7 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let text: String = match arguments.as_slice() {
+    let text: String = match io::behind_dashes(&arguments) {
         [] => manual::PAGES.iter().map(manual::Page::line).collect(),
         [name] => match manual::page(name) {
             Some(page) => page.text(),

@@ -8,8 +8,7 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let words = arguments.strip_prefix(&["--".into()]);
-    let Some((format, arguments)) = words.unwrap_or(&arguments).split_first() else {
+    let Some((format, arguments)) = io::behind_dashes(&arguments).split_first() else {
         return io::usage(None);
     };
     let (text, result) = tools::printf::text(format, arguments);

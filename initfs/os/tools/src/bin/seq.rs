@@ -13,6 +13,7 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
+    let arguments = io::behind_dashes(&arguments);
     let numbers: Option<alloc::vec::Vec<i64>> =
         arguments.iter().map(|text| text.parse().ok()).collect();
     let (first, step, last) = match numbers.as_deref() {

@@ -10,7 +10,8 @@ tools::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let time = match arguments.as_slice() {
+    let arguments = io::behind_dashes(&arguments);
+    let time = match arguments {
         [text] => tools::number::seconds(text),
         _ => None,
     };
