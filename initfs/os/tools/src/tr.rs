@@ -259,7 +259,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text() {
-        let cases: &[(&str, &[&str], &[u8], &[u8])] = &[
+        /// Flags, sets, input and output.
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [u8], &'a [u8]);
+        let cases: &[Case<'_>] = &[
             ("", &["\\0", "\\377"], b"a\0b", b"a\xffb"),
             ("d", &["\\r"], b"\xff\r\n\x80", b"\xff\n\x80"),
             ("d", &["\\177-\\377"], "aä\u{7f}b".as_bytes(), b"ab"),
