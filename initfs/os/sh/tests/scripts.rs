@@ -476,21 +476,7 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
 
 #[test]
 fn scripts_give_the_output_and_status_expected() {
-    let mut failed = 0;
-    for (script, output, status) in SCRIPTS {
-        let result = shell(&["-c", script], "");
-        let text = String::from_utf8_lossy(&result.stdout);
-        if text != *output || result.status.code() != Some(*status) {
-            failed += 1;
-            eprintln!(
-                "script:   {script}\nexpected: {output:?} {status}\ngot:      {text:?} {:?}\n\
-                 errors:   {}",
-                result.status.code(),
-                String::from_utf8_lossy(&result.stderr)
-            );
-        }
-    }
-    assert_eq!(failed, 0, "scripts failed; see above");
+    shell::check(SCRIPTS);
 }
 
 #[test]

@@ -20,3 +20,22 @@ pub fn shell(arguments: &[&str], input: &str) -> Output {
         .map(|mut pipe| pipe.write_all(input.as_bytes()));
     child.wait_with_output().expect("the shell ends")
 }
+
+/// Runs scripts, each with the output and the status that it has to give.
+pub fn check(scripts: &[(&str, &str, i32)]) {
+    let mut failed = 0;
+    for (script, output, status) in scripts {
+        let result = shell(&["-c", script], "");
+        let text = String::from_utf8_lossy(&result.stdout);
+        if text != *output || result.status.code() != Some(*status) {
+            failed += 1;
+            eprintln!(
+                "script:   {script}\nexpected: {output:?} {status}\ngot:      {text:?} {:?}\n\
+                 errors:   {}",
+                result.status.code(),
+                String::from_utf8_lossy(&result.stderr)
+            );
+        }
+    }
+    assert_eq!(failed, 0, "scripts failed; see above");
+}
