@@ -13,8 +13,8 @@ use syscall::error::*;
 use syscall::number::*;
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
 use syscall::{
-    CallFlags, ContextVerb, Event, EventFlags, Map, MapFlags, MremapFlags, O_NONBLOCK, O_RDONLY,
-    O_RDWR, O_WRONLY, PAGE_SIZE, TimeSpec,
+    CallFlags, ContextStatus, ContextVerb, Event, EventFlags, Map, MapFlags, MremapFlags,
+    O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, PAGE_SIZE, TimeSpec,
 };
 
 /// More than the bounce buffers of an address space.
@@ -471,17 +471,21 @@ fn interrupt_after_wake(suite: &Suite) -> Verdict {
     put_word(cell, QUEUE, queue);
     let start = |function| {
         let record = contexts::share(suite, cell)?;
-        let child = Child::start(suite, Space::Same, function, record);
-        must("it waits", sys::nanosleep(10_000_000))?;
-        child
+        let child = Child::start(suite, Space::Same, function, record)?;
+        for _ in 0..1000 {
+            if child.status()?.0 == ContextStatus::Blocked as usize {
+                return Ok(child);
+            }
+            must("it does not wait yet", sys::nanosleep(1_000_000))?;
+        }
+        Err(String::from("a reader that never waits"))
     };
     let (first, second) = (start(first_reader)?, start(second_reader)?);
     put_word(cell, STATUS, second.status);
     // Both are woken. The first takes the event, and interrupts the second before that has run.
     expect("write", sys::write(write, b"x"), Ok(1))?;
     first.join()?;
-    must("the second ends", sys::nanosleep(20_000_000))?;
-    let errno = word(cell, ERRNO);
+    let errno = wait_for(cell, ERRNO).unwrap_or_default();
     if errno == 0 {
         let interrupt = [ContextVerb::Interrupt as usize];
         must("again", contexts::write_words(second.status, &interrupt))?;
