@@ -10,7 +10,7 @@ for compiler in '' -clang; do
     user-header$compiler || failed=1
     plusplus$compiler || failed=1
 done
-for program in messages connections windows lengths ioctl posted limits; do
+for program in messages files connections windows lengths ioctl posted limits; do
     pattern-$program-clang || failed=1
 done
 exit "$failed"

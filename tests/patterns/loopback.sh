@@ -1,7 +1,7 @@
 # The C programs of the usage patterns, both sides on one node.
 
 failed=0
-for program in messages connections windows pinning beside lengths ioctl posted limits; do
+for program in messages files connections windows pinning beside lengths ioctl posted limits; do
     pattern-$program || failed=1
 done
 scifctl stats

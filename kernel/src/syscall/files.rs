@@ -200,12 +200,14 @@ pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
         }
         // The library keeps close-on-exec.
         F_GETFD | F_SETFD => return Ok(0),
+        // Redox asks the scheme first. Programs ask for the flags before transfers that wait, and
+        // the scheme has nothing to add.
+        F_GETFL => return Ok(file.state().flags as usize),
         _ => {}
     }
     let flags = file.state().flags;
     scheme::get(file.scheme())?.fcntl(file.number(), command, argument)?;
     match command {
-        F_GETFL => Ok(flags as usize),
         F_SETFL => {
             let kept = O_ACCMODE as u32;
             file.update(|state| state.flags = flags & kept | argument as u32 & !kept);

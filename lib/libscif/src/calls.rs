@@ -167,8 +167,11 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
     }
 }
 
-/// Converts a result into a count, or a negated error number.
-fn count_of(result: Result<usize>) -> isize {
+/// Runs `transfer` with the data path of a file of the scheme. Returns a count, or a negated error
+/// number.
+fn of_file(epd: c_int, transfer: impl Fn(usize, &Bypass) -> Result<usize>) -> isize {
+    let result = table::with_known(epd, &transfer)
+        .unwrap_or_else(|| table::with(endpoint(epd)?, |bypass| transfer(epd as usize, bypass)));
     result.map_or_else(|number| -(number as isize), |count| count as isize)
 }
 
@@ -177,7 +180,15 @@ fn count_of(result: Result<usize>) -> isize {
 unsafe extern "C" fn skiff_scif_read(epd: c_int, buffer: *mut c_void, size: usize) -> isize {
     // SAFETY: the caller's memory, which it lets be written.
     let to = unsafe { range(buffer, size) };
-    count_of(endpoint(epd).and_then(|epd| raw::read(epd, to)))
+    of_file(epd, |epd, bypass| bypass.read(epd, to))
+}
+
+/// For the C library's `readv`: reads what has arrived, without waiting.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_read_now(epd: c_int, buffer: *mut c_void, size: usize) -> isize {
+    // SAFETY: the caller's memory, which it lets be written.
+    let to = unsafe { range(buffer, size) };
+    of_file(epd, |epd, bypass| bypass.recv(epd, to, 0))
 }
 
 /// For the C library's `write` to a file of the scheme.
@@ -185,7 +196,7 @@ unsafe extern "C" fn skiff_scif_read(epd: c_int, buffer: *mut c_void, size: usiz
 unsafe extern "C" fn skiff_scif_write(epd: c_int, data: *const c_void, size: usize) -> isize {
     // SAFETY: the caller's memory, which is only read.
     let from = unsafe { range(data, size) };
-    count_of(endpoint(epd).and_then(|epd| raw::write(epd, from)))
+    of_file(epd, |epd, bypass| bypass.write(epd, from))
 }
 
 #[unsafe(no_mangle)]

@@ -26,7 +26,7 @@ use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
 use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, ENODEV, EPERM, ESRCH, Error};
-use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
+use syscall::flag::{CallFlags, F_GETFL, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
 pub use data::{Data, Known, Room, Source, Target};
@@ -308,6 +308,15 @@ fn write_file(file: usize, data: Source<'_>) -> Result<usize> {
         Source::Slice(bytes) => libredox::call::write(file, bytes).map_err(number),
         Source::Range(range) => range::write(file, range).map_err(|error| refused(range, error)),
     }
+}
+
+/// Whether the descriptor has `O_NONBLOCK`.
+///
+/// # Errors
+/// `EBADF`.
+pub fn is_nonblocking(epd: usize) -> Result<bool> {
+    let flags = libredox::call::fcntl(epd, F_GETFL, 0).map_err(number)?;
+    Ok(flags & O_NONBLOCK != 0)
 }
 
 /// `scif_register`. Returns the window's offset. The pages stay where they are, whatever else they

@@ -368,6 +368,11 @@ pub fn owner(number: c_int) -> c_int {
     entry(number, |known| known.owner)
 }
 
+/// Whether a function of C has made the descriptor.
+pub fn is_ours(number: usize) -> bool {
+    TABLE.with(|table| table.get(number).is_some_and(|known| known.ours))
+}
+
 /// Records the owner that `F_SETOWN` sets.
 pub fn set_owner(number: c_int, owner: c_int) {
     entry(number, |known| known.owner = owner);
@@ -431,9 +436,14 @@ fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
         forget_socket(copy);
     }
     let copy = record(copy, close_on_exec, is_umad(number as c_int));
-    for each in [number as c_int, copy] {
-        entry(each, |known| known.shared = true);
-    }
+    let scif = entry(number as c_int, |known| {
+        known.shared = true;
+        known.scif
+    });
+    entry(copy, |known| {
+        known.shared = true;
+        known.scif = scif;
+    });
     copy
 }
 
@@ -515,15 +525,22 @@ pub fn is_scif(number: c_int) -> Result<bool> {
     }
     let mut path = [0; 32];
     let found = match fd::fpath(number, &mut path) {
-        Ok(length) => {
-            let path = path.get(..length).unwrap_or(&path);
-            path.starts_with(b"/scheme/scif/") || path.starts_with(b"scif:")
-        }
+        Ok(length) => is_scif_path(path.get(..length).unwrap_or(&path)),
         Err(Error { errno: EBADF }) => return Err(Error::new(EBADF)),
         Err(_) => false,
     };
-    entry(number as c_int, |known| known.scif = Some(found));
+    set_scif(number as c_int, found);
     Ok(found)
+}
+
+/// Whether an absolute path is that of a file of the `scif:` scheme.
+pub fn is_scif_path(path: &[u8]) -> bool {
+    path.starts_with(b"/scheme/scif/") || path.starts_with(b"scif:")
+}
+
+/// Records whether the descriptor is one of the `scif:` scheme, so that nobody has to ask.
+pub fn set_scif(number: c_int, is_scif: bool) {
+    entry(number, |known| known.scif = Some(is_scif));
 }
 
 /// Whether the descriptor is a pipe's.
@@ -557,39 +574,4 @@ pub fn seek(number: c_int, offset: i64, whence: usize) -> Result<usize> {
         return Err(Error::new(ESPIPE));
     }
     fd::lseek(index, offset, whence)
-}
-
-/// The descriptors that came with the program.
-pub static GIVEN: Shared<Vec<usize>> = Shared::new(Vec::new());
-
-/// Records the descriptors that came with the program. Must be called before any other is made.
-pub fn adopt() {
-    let numbers = fd::open_numbers();
-    GIVEN.with(|given| *given = numbers);
-}
-
-/// Whether the descriptor is a connection that came with the program. It is no socket before the
-/// program calls a function of sockets on it, but ends like one, and shows itself as one: most
-/// often another program has made it as the standard stream of this one.
-pub fn is_given_connection(number: c_int) -> bool {
-    let Ok(index) = usize::try_from(number) else {
-        return false;
-    };
-    let is_ours = TABLE.with(|table| table.get(index).is_some_and(|known| known.ours));
-    let is_given = !is_ours && GIVEN.with(|given| given.contains(&index));
-    is_given && !is_socket(number) && is_scif(number).unwrap_or(false)
-}
-
-/// All descriptors that a new program inherits: those that C functions made and those that came
-/// with this program. Not those that libraries keep for themselves, nor counters and sets, which
-/// mean nothing without this program.
-pub fn inherited() -> Vec<usize> {
-    let given = GIVEN.with(|given| given.clone());
-    let mut numbers = fd::open_numbers();
-    numbers.retain(|number| {
-        let known = TABLE.with(|table| table.get(*number).copied().unwrap_or_default());
-        let is_own = own::is_own(*number as c_int);
-        !known.close_on_exec && !is_own && (known.ours || given.contains(number))
-    });
-    numbers
 }

@@ -11,16 +11,20 @@ use syscall::flag::{
 };
 
 use crate::parts::{self, Part, parts_of};
-use crate::{descriptor, errno, linux_names, own, pipes, points, slashes, strings, umad, uverbs};
+use crate::{
+    descriptor, errno, given, linux_names, own, pipes, points, slashes, strings, umad, uverbs,
+};
 
 unsafe extern "C" {
     /// Reads from a socket into the parts; the count, or a negated error number. In `libsocket`.
     fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize;
     /// Writes the parts to a socket; the count, or a negated error number. In `libsocket`.
     fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize;
-    /// Reads a file of the `scif:` scheme as Redox's kernel does: the count, or a negated error
-    /// number. In `libscif`.
+    /// Reads a file of the `scif:` scheme: the count, or a negated error number. In `libscif`.
     fn skiff_scif_read(number: c_int, buffer: *mut c_void, size: usize) -> isize;
+    /// Reads what has arrived at an endpoint without waiting, with the results of
+    /// `skiff_scif_read`.
+    fn skiff_scif_read_now(number: c_int, buffer: *mut c_void, size: usize) -> isize;
     /// Writes to a file of the `scif:` scheme, with the results of `skiff_scif_read`.
     fn skiff_scif_write(number: c_int, buffer: *const c_void, size: usize) -> isize;
 }
@@ -68,20 +72,19 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     } else {
         0
     };
-    let mut is_umad = false;
-    let number = match linux_names::open_own(path) {
-        Some(opened) => opened?,
-        None => {
-            let number = slashes::open(path, flags & !0o7777 | mode)?;
-            let path = linux_names::here(path);
-            uverbs::note_opened(&path);
-            is_umad = umad::is_device(&path);
-            number
-        }
-    };
-    let number = descriptor::opened(number, flags & O_CLOEXEC != 0);
-    if is_umad {
+    let closes = flags & O_CLOEXEC != 0;
+    if let Some(opened) = linux_names::open_own(path) {
+        return opened.map(|number| descriptor::opened(number, closes));
+    }
+    let number = slashes::open(path, flags & !0o7777 | mode)?;
+    let path = linux_names::here(path);
+    uverbs::note_opened(&path);
+    let number = descriptor::opened(number, closes);
+    if umad::is_device(&path) {
         descriptor::set_umad(number);
+    }
+    if let Ok(path) = path::canonical(&path) {
+        descriptor::set_scif(number, descriptor::is_scif_path(path.as_bytes()));
     }
     Ok(number)
 }
@@ -124,12 +127,11 @@ fn of_library(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::new(-result as c_int))
 }
 
-/// Whether the library of SCIF makes this transfer. Where the kernel does not end the requests of
-/// dead processes, no request with data may wait in the driver.
-fn is_waited_for(number: c_int, size: usize) -> bool {
-    size > 0
-        && !hal::kernel::ends_abandoned_requests()
-        && descriptor::is_scif(number).unwrap_or(false)
+/// Whether the library of SCIF makes this transfer: it can move bytes by the connection's rings,
+/// without a request. And where the kernel does not end the requests of dead processes, no request
+/// with data may wait in the driver.
+fn is_by_scif(number: c_int, size: usize) -> bool {
+    size > 0 && descriptor::is_scif(number).unwrap_or(false)
 }
 
 /// Reads into memory given by a raw pointer.
@@ -142,7 +144,7 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     let result = unsafe { read_of_kind(number, buffer, size) };
     descriptor::note_use(number);
     match result {
-        Err(Error { errno: ECONNRESET }) if descriptor::is_given_connection(number) => Ok(0),
+        Err(Error { errno: ECONNRESET }) if given::is_connection(number) => Ok(0),
         result => result,
     }
 }
@@ -159,7 +161,7 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
         if let Some(result) = unsafe { own::read(number, buffer, size) } {
             return result;
         }
-        if is_waited_for(number, size) {
+        if is_by_scif(number, size) {
             // SAFETY: the caller's promise.
             return of_library(unsafe { skiff_scif_read(number, buffer, size) });
         }
@@ -218,7 +220,7 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
         if let Some(result) = unsafe { own::write(number, buffer, size) } {
             return result;
         }
-        if is_waited_for(number, size) {
+        if is_by_scif(number, size) {
             // SAFETY: the memory is only read.
             return of_library(unsafe { skiff_scif_write(number, buffer, size) });
         }
@@ -309,6 +311,9 @@ pub unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
         Ok((reader, writer)) => {
             let closes = flags & O_CLOEXEC != 0;
             let numbers = [reader, writer].map(|number| descriptor::opened(number, closes));
+            for number in numbers {
+                descriptor::set_scif(number, false);
+            }
             // SAFETY: the caller's place for two numbers.
             unsafe { pair.cast::<[c_int; 2]>().write(numbers) };
             0
@@ -474,7 +479,7 @@ unsafe extern "C" fn fstat(number: c_int, place: *mut Stat) -> c_int {
     let stat = descriptor::check(number).and_then(fd::fstat);
     errno::done(stat.map(|stat| {
         let mut stat = Stat::from(stat);
-        if descriptor::is_socket(number) || descriptor::is_given_connection(number) {
+        if descriptor::is_socket(number) || given::is_connection(number) {
             stat.mode = stat.mode & !S_IFMT | S_IFSOCK;
         }
         // SAFETY: the caller's place for the structure.
@@ -541,7 +546,7 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
 /// As of [`read_raw`].
 unsafe fn read_rest(number: c_int, part: &Part) -> Result<usize> {
     let is_device = descriptor::is_umad(number) || uverbs::is_device(number);
-    if is_device || own::is_own(number) || is_waited_for(number, part.length) {
+    if is_device || own::is_own(number) {
         return Ok(0);
     }
     let descriptor = descriptor::check(number)?;
@@ -549,6 +554,10 @@ unsafe fn read_rest(number: c_int, part: &Part) -> Result<usize> {
         // It never waits, and the next part is at its position, which the call below leaves alone.
         // SAFETY: the caller's promise.
         return unsafe { read_raw(number, part.start, part.length) };
+    }
+    if is_by_scif(number, part.length) {
+        // SAFETY: the caller's promise.
+        return of_library(unsafe { skiff_scif_read_now(number, part.start, part.length) });
     }
     let flags = RwFlags::NONBLOCK.bits() as usize;
     let place = part.start as usize;

@@ -8,10 +8,10 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    advice, alarm, arrivals, caught, children, command, descriptor, environment, errno, handlers,
-    interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread, random,
-    search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage, users,
-    wide,
+    advice, alarm, arrivals, caught, children, command, descriptor, environment, errno, given,
+    handlers, interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread,
+    random, search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage,
+    users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
@@ -47,7 +47,7 @@ const LOCKS: [&dyn Lock; 40] = [
     &wide::STATE,
     &pthread::KEYS_IN_USE,
     &pthread::NUMBERS,
-    &descriptor::GIVEN,
+    &given::GIVEN,
     &time::BROKEN,
     &time::TEXT,
     &locale::CONVENTIONS,

@@ -92,6 +92,8 @@ mod files;
 #[cfg(target_os = "redox")]
 mod fork;
 #[cfg(target_os = "redox")]
+mod given;
+#[cfg(target_os = "redox")]
 mod glob;
 #[cfg(target_os = "redox")]
 mod groups;

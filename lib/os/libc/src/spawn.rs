@@ -11,8 +11,8 @@ use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{
-    arrivals, descriptor, environment, errno, files, linux_names, pthread, segments, slashes,
-    stream, strings,
+    arrivals, descriptor, environment, errno, files, given, linux_names, pthread, segments,
+    slashes, stream, strings,
 };
 
 unsafe extern "C" {
@@ -250,7 +250,7 @@ struct Numbers {
 impl Numbers {
     /// The descriptors that `exec` does not close.
     fn inherited() -> Numbers {
-        let numbers = descriptor::inherited().into_iter();
+        let numbers = given::inherited().into_iter();
         Numbers {
             pairs: numbers.map(|number| (number, number)).collect(),
             closed: BTreeSet::new(),

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{cpu_model, descriptor, environment, process, pthread, signal, stream, strings, tls};
+use crate::{cpu_model, environment, given, process, pthread, signal, stream, strings, tls};
 
 runtime::main!(program);
 
@@ -77,7 +77,7 @@ fn program() -> c_int {
     runtime::path::keep_colons();
     cpu_model::look();
     pthread::adopt_main(block);
-    descriptor::adopt();
+    given::adopt();
     stream::open_standard();
     signal::prepare();
     let (arguments, variables, count) = lists();

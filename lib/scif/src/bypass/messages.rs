@@ -1,10 +1,10 @@
-//! The calls that send and receive bytes: `scif_send`, `scif_recv` and `read`.
+//! The calls that send and receive bytes: `scif_send`, `scif_recv`, `read` and `write`.
 //!
 //! A short message goes by a function of the rings that does nothing else; what that function does
 //! not do goes by the general path, and what that one does not do through the daemon.
 
 use scif_abi::flags::{RecvFlags, SendFlags};
-use syscall::error::{EINTR, ENOMEM};
+use syscall::error::{EAGAIN, EINTR, ENOMEM};
 
 use super::at_once::is_short;
 use super::open::MappedRings;
@@ -135,20 +135,60 @@ impl Bypass {
         }
     }
 
-    /// Receives the bytes that have arrived, as `read` of the file does. Waits for the first one.
+    /// Receives the bytes that have arrived, as `read` of the file does. Waits for the first one,
+    /// unless the descriptor has `O_NONBLOCK`.
     ///
     /// # Errors
-    /// Those of [`raw::read`].
-    pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
-        if let Some(rings) = self.rings.get() {
-            let there = rings.recv(buffer.into(), 0, self.waiting());
-            if let Outcome::Done(count @ 1..) = there {
-                return Ok(count);
+    /// Those of [`raw::read`]; `EFAULT`.
+    pub fn read<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
+        let mut buffer = buffer.into();
+        if buffer.bytes() > 0
+            && let Some(rings) = self.rings.get()
+            && let Some(to) = buffer.writable()
+        {
+            match rings.recv(to, 0, self.waiting()) {
+                Outcome::Done(0) => match raw::is_nonblocking(epd) {
+                    Ok(true) => return Err(EAGAIN),
+                    Ok(false) => return self.recv_some(epd, buffer),
+                    // Another thread has closed the descriptor.
+                    Err(_) => {}
+                },
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(_) | Outcome::Interrupted => {}
             }
         }
-        // The ring is empty. Whether to wait depends on the descriptor's flags, which the daemon
-        // knows.
         self.through_daemon(epd, || raw::read(epd, buffer))
+    }
+
+    /// Sends bytes as `write` to the file does: waits until all of them are taken, unless the
+    /// descriptor has `O_NONBLOCK`.
+    ///
+    /// # Errors
+    /// Those of [`raw::write`]; `EFAULT`.
+    pub fn write<'a>(&self, epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
+        let data = data.into();
+        let Some(rings) = self.rings.get() else {
+            return self.through_daemon(epd, || raw::write(epd, data));
+        };
+        let mut sent = 0;
+        if data.bytes() > 0
+            && let Some(from) = data.readable()
+        {
+            if is_short(data.bytes()) && rings.send_short(from) {
+                return Ok(data.bytes());
+            }
+            // Fails only if another thread has closed the descriptor.
+            if let Ok(is_nonblocking) = raw::is_nonblocking(epd) {
+                let least = if is_nonblocking { 0 } else { data.bytes() };
+                match rings.send(from, least, self.waiting()) {
+                    Outcome::Done(0) => return Err(EAGAIN),
+                    Outcome::Done(count) => return Ok(count),
+                    Outcome::Daemon(count) => sent = count,
+                    Outcome::Interrupted => return Err(EINTR),
+                }
+            }
+        }
+        finish(rings, sent, || raw::write(epd, data.rest(sent)?))
     }
 
     /// Receives the bytes that have arrived. Waits for the first one as the other blocking calls

@@ -24,10 +24,10 @@ use scif_abi::qp::{
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
-    EACCES, EBUSY, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
-    Result as SystemResult,
+    EACCES, EAGAIN, EBUSY, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP,
+    Error, Result as SystemResult,
 };
-use syscall::flag::F_SETFD;
+use syscall::flag::{F_GETFL, F_SETFD, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
 use super::busy_poll::Waiting;
@@ -102,6 +102,8 @@ struct World {
     answers: VecDeque<SystemResult<usize>>,
     /// The events during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
+    /// The descriptors have `O_NONBLOCK`.
+    is_nonblocking: bool,
     /// Descriptors that a program executed by this one would inherit.
     inherited: BTreeSet<usize>,
     /// Bytes that were unmapped.
@@ -160,6 +162,8 @@ impl World {
                 self.inherited.remove(&fd);
                 Ok(0)
             }
+            Request::Control(LEFT | RIGHT, F_GETFL, 0) if self.is_nonblocking => Ok(O_NONBLOCK),
+            Request::Control(LEFT | RIGHT, F_GETFL, 0) => Ok(0),
             Request::Open("/scheme/event") => Ok(EVENTS),
             Request::Write(EVENTS, bytes) => Ok(bytes.len()),
             Request::Read(EVENTS, _) => {
@@ -342,6 +346,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
         refusal: None,
         answers: VecDeque::new(),
         sleeps: VecDeque::new(),
+        is_nonblocking: false,
         inherited: BTreeSet::new(),
         unmapped: Rc::default(),
         is_far: false,
@@ -771,6 +776,90 @@ fn a_receive_of_some_bytes_waits_for_the_first_one_only() {
 }
 
 #[test]
+fn files_are_read_and_written_on_the_rings() {
+    rings(|stage, left, right| {
+        let data: Vec<u8> = (0..3000).map(|i| i as u8).collect();
+        let mut buffer = [0; 4000];
+        for bytes in [1, 64, 3000] {
+            assert_eq!(left.write(LEFT, &data[..bytes]), Ok(bytes));
+            assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Ok(bytes));
+            assert_eq!(buffer[..bytes], data[..bytes]);
+        }
+        assert_eq!(stage.log(), "");
+        // A read waits for the first byte only.
+        let sender = left.clone();
+        stage.sleep(move || {
+            sender.write(LEFT, b"first".as_slice()).unwrap();
+            usize::from(Readiness::IN.bits())
+        });
+        assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Ok(5));
+        assert_eq!(stage.log(), "sleep 1 0");
+        // A write waits until all bytes are taken.
+        let receiver = right.clone();
+        stage.sleep(move || {
+            let mut room = [0; 4000];
+            assert_eq!(receiver.read(RIGHT, room.as_mut_slice()), Ok(4000));
+            usize::from(Readiness::OUT.bits())
+        });
+        assert_eq!(left.write(LEFT, vec![3; 5000].as_slice()), Ok(5000));
+        assert_eq!(stage.log(), "sleep 4 0");
+        assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Ok(1000));
+        stage.signal();
+        assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Err(EINTR));
+        assert_eq!(stage.log(), "sleep 1 0");
+        // The daemon knows the errors of nothing, and of buffers that are no memory.
+        assert_eq!(left.write(LEFT, [].as_slice()), Ok(0));
+        assert_eq!(right.read(RIGHT, [].as_mut_slice()), Ok(0));
+        assert_eq!(stage.log(), "write 3 0, read 4 0");
+    });
+}
+
+#[test]
+fn files_that_do_not_wait_move_what_can_be_moved() {
+    rings(|stage, left, right| {
+        stage.0.borrow_mut().is_nonblocking = true;
+        let mut buffer = [0; 4096];
+        assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Err(EAGAIN));
+        assert_eq!(left.write(LEFT, vec![7; 5000].as_slice()), Ok(4095));
+        for bytes in [1, 64, 1000] {
+            assert_eq!(left.write(LEFT, vec![7; bytes].as_slice()), Err(EAGAIN));
+        }
+        assert_eq!(right.read(RIGHT, buffer.as_mut_slice()), Ok(4095));
+        assert_eq!(stage.log(), "");
+        // The end of the connection is the daemon's to report.
+        put(stage.control(RIGHT), STATE_OFFSET, STATE_DISCONNECTED);
+        put(stage.control(RIGHT), EPOCH_OFFSET, 1);
+        for _ in 0..2 {
+            stage.answer(failure(ECONNRESET));
+        }
+        let read = right.read(RIGHT, buffer.as_mut_slice());
+        assert_eq!(read, Err(ECONNRESET));
+        assert_eq!(right.write(RIGHT, b"x".as_slice()), Err(ECONNRESET));
+        assert_eq!(stage.log(), "let go, let go, read 4 4096, write 4 1");
+    });
+}
+
+#[test]
+fn a_file_whose_connection_ends_gives_the_count_so_far() {
+    rings(|stage, left, right| {
+        let control = stage.control(LEFT);
+        stage.sleep(move || {
+            put(control, STATE_OFFSET, STATE_DISCONNECTED);
+            put(control, EPOCH_OFFSET, 1);
+            usize::from(Readiness::HUP.bits())
+        });
+        stage.answer(failure(ECONNRESET));
+        assert_eq!(left.write(LEFT, vec![7; 5000].as_slice()), Ok(4095));
+        assert_eq!(stage.log(), "sleep 4 0, let go, let go, write 3 905");
+        // A descriptor that another thread has closed.
+        right.detach();
+        assert_eq!(right.read(RIGHT, [0; 4].as_mut_slice()), Err(EINTR));
+        assert_eq!(right.write(RIGHT, b"x".as_slice()), Err(EINTR));
+        assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
 fn readiness_is_seen_in_the_rings() {
     rings(|stage, left, right| {
         assert_eq!(right.readiness(RIGHT, 5), Ok(4));
@@ -972,7 +1061,7 @@ fn a_closed_descriptor_s_number_is_not_used() {
         left.detach();
         assert_eq!(left.send(LEFT, b"x".as_slice(), BLOCK), Err(EINTR));
         assert_eq!(left.recv(LEFT, [0].as_mut_slice(), 0), Err(EINTR));
-        assert_eq!(left.read(LEFT, &mut [0]), Err(EINTR));
+        assert_eq!(left.read(LEFT, [0].as_mut_slice()), Err(EINTR));
         assert_eq!(left.readiness(LEFT, 5), Err(EINTR));
         assert_eq!(left.vwriteto(LEFT, data.as_slice(), 0, 0), Err(EINTR));
         assert_eq!(left.writeto(LEFT, 0, 8000, 9000, 0), Err(EINTR));

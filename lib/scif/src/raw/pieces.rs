@@ -18,11 +18,10 @@ use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::PAGE_SIZE;
 use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, ENOMEM, ENOTTY, ENXIO};
-use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use super::{
-    Data, PollFd, Range, Result, Room, Source, Target, companion, fill, is_there, number, plain,
-    poll, send, with_payload,
+    Data, PollFd, Range, Result, Room, Source, Target, companion, fill, is_nonblocking, is_there,
+    plain, poll, send, with_payload,
 };
 
 /// The most bytes of a payload that hold no whole page, wherever they lie.
@@ -155,11 +154,6 @@ pub(super) fn write(epd: usize, data: Source<'_>) -> Result<usize> {
         0 => Err(EAGAIN),
         count => Ok(count),
     }
-}
-
-fn is_nonblocking(epd: usize) -> Result<bool> {
-    let flags = libredox::call::fcntl(epd, F_GETFL, 0).map_err(number)?;
-    Ok(flags & O_NONBLOCK != 0)
 }
 
 /// Accepts the next connection of a listener and returns its descriptor.

@@ -235,7 +235,10 @@ impl Step {
         let server: &[&str] = match self {
             Self::Pair | Self::Sizes => &["scif-bare -s"],
             Self::Windows => &MANY_WINDOWS,
-            Self::Languages => &["message-times &\nloop-times &\ntrue", "scif-perf -s"],
+            Self::Languages => &[
+                "message-times &\nloop-times &\nfile-times &\ntrue",
+                "scif-perf -s",
+            ],
             _ => &["scif-perf -s"],
         };
         let server: Vec<_> = server.iter().map(|line| line.to_string()).collect();
@@ -303,8 +306,8 @@ fn beside(quick: bool) -> Vec<String> {
     ]
 }
 
-/// Returns node 0's lines for messages by C programs and by Rust programs: some repetitions of
-/// each, in turn.
+/// Returns node 0's lines for messages by C programs and by Rust programs, and for a stream by C
+/// programs: some repetitions of each, in turn.
 fn languages(quick: bool) -> Vec<String> {
     let (rounds, repetitions) = if quick { (2, 2) } else { (6, 8) };
     let mut lines = Vec::new();
@@ -315,6 +318,7 @@ fn languages(quick: bool) -> Vec<String> {
         };
         lines.push(format!("message-times 1 {repetitions}{c}"));
         lines.push(format!("loop-times 1 {repetitions}{c}"));
+        lines.push(format!("file-times 1 {repetitions}{c}"));
         lines.push(format!(
             "scif-perf 1 --json --repetitions {repetitions} --budget-ms 4 --test msg_rtt \
              --size 64 --poll{rust}"
@@ -421,6 +425,7 @@ mod tests {
         assert!(!wants("skiff-pair", "message-times"));
         assert!(wants("skiff-languages", "message-times"));
         assert!(wants("skiff-languages", "loop-times"));
+        assert!(wants("skiff-languages", "file-times"));
         assert!(!wants("skiff-languages", "message-times-clang"));
     }
 
