@@ -11,7 +11,7 @@ use scif::raw;
 use scif_abi::PortId;
 use skiff_libc::{descriptor, errno};
 use syscall::PAGE_SIZE;
-use syscall::error::EINVAL;
+use syscall::error::{EBADF, EINVAL};
 
 use crate::system::{endpoint, interruptible};
 use crate::{Result, range, table, user};
@@ -55,18 +55,10 @@ fn done(result: Result<()>) -> c_int {
     give(result.map(|()| 0))
 }
 
-/// Copies by the data path of an endpoint.
+/// Copies, or makes a fence, by the data path of an endpoint.
 #[inline(always)]
 fn copy(epd: c_int, copy: impl FnOnce(&Bypass, usize) -> Result<()>) -> c_int {
     done(endpoint(epd).and_then(|epd| table::with(epd, |bypass| copy(bypass, epd))))
-}
-
-/// Makes a request about the copies of an endpoint, after releasing what its peer has ended.
-fn fence(epd: c_int, request: impl FnOnce(usize) -> Result<()>) -> c_int {
-    done(endpoint(epd).and_then(|epd| {
-        table::release_stale(epd);
-        request(epd)
-    }))
 }
 
 #[unsafe(no_mangle)]
@@ -170,8 +162,8 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
 /// Runs `transfer` with the data path of a file of the scheme. Returns a count, or a negated error
 /// number.
 fn of_file(epd: c_int, transfer: impl Fn(usize, &Bypass) -> Result<usize>) -> isize {
-    let result = table::with_known(epd, &transfer)
-        .unwrap_or_else(|| table::with(endpoint(epd)?, |bypass| transfer(epd as usize, bypass)));
+    let file = usize::try_from(epd).map_err(|_| EBADF);
+    let result = file.and_then(|file| table::with(file, |bypass| transfer(file, bypass)));
     result.map_or_else(|number| -(number as isize), |count| count as isize)
 }
 
@@ -283,15 +275,15 @@ unsafe extern "C" fn scif_vwriteto(
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
-    fence(epd, |epd| {
-        let number = raw::fence_mark(epd, flags as u32)?;
+    copy(epd, |bypass, epd| {
+        let number = bypass.fence_mark(epd, flags as u32)?;
         user::store(mark as usize, &number.to_ne_bytes())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
-    fence(epd, |epd| raw::fence_wait(epd, mark))
+    copy(epd, |bypass, epd| bypass.fence_wait(epd, mark))
 }
 
 #[unsafe(no_mangle)]
@@ -303,8 +295,9 @@ extern "C" fn scif_fence_signal(
     remote_value: u64,
     flags: c_int,
 ) -> c_int {
-    fence(epd, |epd| {
-        raw::fence_signal(epd, local, local_value, remote, remote_value, flags as u32)
+    copy(epd, |bypass, epd| {
+        let (own, peer) = ((local, local_value), (remote, remote_value));
+        bypass.fence_signal(epd, own, peer, flags as u32)
     })
 }
 

@@ -195,8 +195,8 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     action(unsafe { &*bypass })
 }
 
-/// Runs `action` with the data path of a number, if it has one, which proves that it is an
-/// endpoint's. Otherwise returns `None`, and the caller has to find out what the number is. Unlike
+/// Runs `action` with the data path of a number, if it has one, which proves that it is a file of
+/// the scheme. Otherwise returns `None`, and the caller has to find out what the number is. Unlike
 /// the list of all descriptors, this takes no lock.
 #[inline]
 pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) -> Option<T> {

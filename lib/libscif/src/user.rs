@@ -1,12 +1,14 @@
-//! Reads and writes memory of the caller that may be invalid: through the kernel, which checks it.
+//! Reads and writes memory of the caller that may be invalid: directly where it is known to be
+//! there, else through the kernel, which checks it.
 
-use core::mem;
+use core::{mem, ptr};
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use runtime::sync::Mutex;
 use scif::raw::Range;
 use syscall::error::{EFAULT, EIO};
+use syscall::flag::{F_DUPFD, UPPER_FDTBL_TAG};
 
 use crate::Result;
 
@@ -57,13 +59,23 @@ pub fn store(address: usize, bytes: &[u8]) -> Result<()> {
     let number = |error: libredox::error::Error| error.errno();
     // A range must not wrap around.
     address.checked_add(bytes.len()).ok_or(EFAULT)?;
+    // SAFETY: the memory is the caller's, for this function to write.
+    let range = unsafe { Range::new(address, bytes.len()) };
+    if range.writable().is_some() {
+        let to = ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: looked up, and the program keeps its memory as long as the call runs.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        return Ok(());
+    }
     let mut pipe = PIPE.lock();
     let (output, input) = match pipe.take() {
         Some(ends) => ends,
         None => {
             let output = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(number)?;
             let input = Fd::new(libredox::call::dup(output.raw(), b"write").map_err(number)?);
-            (output, input)
+            // The program may close or replace any of the lower descriptors.
+            let up = |end: Fd| end.fcntl(F_DUPFD, UPPER_FDTBL_TAG).map_err(number);
+            (Fd::new(up(output)?), Fd::new(up(input)?))
         }
     };
     // After an error, bytes may be left in the pipe, so it is not kept.

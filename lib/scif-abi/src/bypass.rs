@@ -10,6 +10,7 @@
 //!   0  state, epoch                       written by the daemon
 //!  64  send_lock      72  sent            sent: by the holder of the lock
 //! 128  receive_lock  136  received        received: by the holder of the lock
+//! 192  transfers                          written by the daemon
 //! 256  copy routines                      written by the daemon
 //! 1024 rma_busy, 32 of them               each added to by the clients with that slot
 //! ```
@@ -47,6 +48,10 @@ pub const RECEIVE_LOCK_OFFSET: u64 = 128;
 /// Offset of a `u64`: the count of all bytes taken out of the own ring. The read index is this
 /// number modulo the ring's size.
 pub const RECEIVED_OFFSET: u64 = 136;
+
+/// Offset of a `u32`: 1 while transfers or signals that the daemon makes for this end are queued or
+/// under way, else 0. It is 1 before the answer to the call that starts one.
+pub const TRANSFERS_OFFSET: u64 = 192;
 
 /// Offset of four `u8`: which copy routine is the fastest from own memory to own, from own to the
 /// aperture, from the aperture to own, and within the aperture. They are numbers of `hal::copy`,
@@ -202,6 +207,7 @@ mod tests {
             STATE_OFFSET,
             SEND_LOCK_OFFSET,
             RECEIVE_LOCK_OFFSET,
+            TRANSFERS_OFFSET,
             COPY_ROUTINES_OFFSET,
             RMA_BUSY_OFFSET,
         ];

@@ -123,8 +123,18 @@ impl Engine {
             }
         }
         self.connections.publish_states(mem);
+        self.show_transfers(mem);
         self.send_kept_exits(mem);
         self.lose_failed_nodes();
         self.nodes.end_round(&mut self.cx);
+    }
+
+    /// Shows clients whose transfers have begun or ended. A call that starts a transfer is answered
+    /// behind this, so the caller knows of it.
+    fn show_transfers(&mut self, mem: &mut dyn Memory) {
+        while let Some(id) = self.transfers.take_changed() {
+            let are_under_way = self.transfers.are_under_way(id);
+            self.connections.show_transfers(mem, id, are_under_way);
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! [`Source`] or [`Target`], because a bare address would let safe code change any memory of the
 //! program.
 
+mod companions;
 mod data;
 mod ends;
 mod pieces;
@@ -17,7 +18,6 @@ use client_memory::rights::Rights;
 use client_memory::shared;
 use client_memory::{range, window};
 use hal::kernel::ends_abandoned_requests;
-use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use scif_abi::call::{Call, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::codec::Operation;
@@ -26,9 +26,10 @@ use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
 use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, ENODEV, EPERM, ESRCH, Error};
-use syscall::flag::{CallFlags, F_GETFL, F_SETFD, F_SETFL, O_NONBLOCK};
+use syscall::flag::{CallFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
+pub(crate) use companions::{companion, hidden};
 pub use data::{Data, Known, Room, Source, Target};
 use data::{bad_buffer, without_memory};
 pub use ends::{accept, close, finish, finish_receiving, shutdown};
@@ -49,17 +50,6 @@ const BOUNCE_BYTES: usize = MOST_BYTES;
 
 fn number(error: libredox::error::Error) -> i32 {
     scif_number(error.errno())
-}
-
-/// Opens a hidden descriptor: the object that `name` means for an endpoint. It is closed when the
-/// program executes another one, because there it would keep the connection open, and the locks
-/// that were taken through it.
-pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
-    let file = Fd::new(libredox::call::dup(epd, name).map_err(number)?);
-    // `F_SETFD` takes the same value as the flag of `open`. The flag is for relibc: our own
-    // runtime and C library pass on only the descriptors that a program names.
-    file.fcntl(F_SETFD, O_CLOEXEC as usize).map_err(number)?;
-    Ok(file)
 }
 
 fn system(error: syscall::error::Error) -> i32 {

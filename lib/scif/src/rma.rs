@@ -9,7 +9,7 @@ use syscall::error::EINVAL;
 use crate::bypass::ShortWrite;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::raw::{self, Data, Range, Source, Target};
+use crate::raw::{Data, Range, Source, Target};
 use crate::window::Part;
 
 /// The side whose transfers a fence covers.
@@ -215,8 +215,8 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_mark(&self, initiator: Initiator) -> Result<Mark> {
-        self.bypass().release_stale();
-        Ok(Mark(raw::fence_mark(self.fd(), initiator.flag().bits())?))
+        let flags = initiator.flag().bits();
+        Ok(Mark(self.bypass().fence_mark(self.fd(), flags)?))
     }
 
     /// `scif_fence_wait`: waits until the transfers that `mark` covers are done.
@@ -224,8 +224,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `EINVAL` when the mark is another endpoint's, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_wait(&self, mark: Mark) -> Result<()> {
-        self.bypass().release_stale();
-        Ok(raw::fence_wait(self.fd(), mark.0)?)
+        Ok(self.bypass().fence_wait(self.fd(), mark.0)?)
     }
 
     /// `scif_fence_signal`: writes `local` into a window of this endpoint, `remote` into one of
@@ -250,15 +249,10 @@ impl Endpoint {
         flags.set(FenceFlags::SIGNAL_LOCAL, local.is_some());
         flags.set(FenceFlags::SIGNAL_REMOTE, remote.is_some());
         let (local, remote) = (local.unwrap_or(none), remote.unwrap_or(none));
-        self.bypass().release_stale();
-        Ok(raw::fence_signal(
-            self.fd(),
-            local.offset,
-            local.value,
-            remote.offset,
-            remote.value,
-            flags.bits(),
-        )?)
+        let (own, peer) = ((local.offset, local.value), (remote.offset, remote.value));
+        Ok(self
+            .bypass()
+            .fence_signal(self.fd(), own, peer, flags.bits())?)
     }
 }
 

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{Error, Result, fd, thread};
-use syscall::error::{EBADF, ENOTTY, ESPIPE};
+use syscall::error::{EBADF, EINTR, ENOMEM, ENOTTY, ESPIPE};
 
 use crate::bell::Bell;
 use crate::own::{self, Kind};
@@ -52,6 +52,9 @@ struct Known {
     ours: bool,
     close_on_exec: bool,
     scif: Option<bool>,
+    /// It was used as an endpoint of SCIF, not only read and written, so that closing it waits for
+    /// its transfers.
+    is_endpoint: bool,
     /// Whether the file has a position for reads and writes, once it was asked.
     positions: Option<bool>,
     listening: bool,
@@ -221,7 +224,7 @@ pub fn uses(number: c_int) -> Option<u64> {
         true => return None,
         false => {
             let stat = fd::fstat(index).ok()?;
-            let is_pipe = stat.st_mode & KIND == FIFO && !matches!(is_scif(number), Ok(true));
+            let is_pipe = stat.st_mode & KIND == FIFO && !matches!(is_scif_file(number), Ok(true));
             is_pipe.then_some(stat.st_size as u32)?
         }
     };
@@ -436,14 +439,9 @@ fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
         forget_socket(copy);
     }
     let copy = record(copy, close_on_exec, is_umad(number as c_int));
-    let scif = entry(number as c_int, |known| {
-        known.shared = true;
-        known.scif
-    });
-    entry(copy, |known| {
-        known.shared = true;
-        known.scif = scif;
-    });
+    for each in [number as c_int, copy] {
+        entry(each, |known| known.shared = true);
+    }
     copy
 }
 
@@ -503,7 +501,7 @@ fn close_known(number: usize, known: Known) -> Result<()> {
     let is_socket = forget_socket(number);
     skiff_scif_forget(number as c_int);
     // A socket has no windows for which a close would have to wait.
-    if known.scif == Some(true) && !is_socket && !known.copied {
+    if known.is_endpoint && !is_socket && !known.copied {
         match skiff_scif_close(number as c_int) {
             0 => return Ok(()),
             // A file of the scheme that is no endpoint.
@@ -514,11 +512,23 @@ fn close_known(number: usize, known: Known) -> Result<()> {
     fd::close(number)
 }
 
-/// Whether the descriptor is one of the `scif:` scheme.
+/// Whether the descriptor is one of the `scif:` scheme, for a use as an endpoint.
 ///
 /// # Errors
 /// `EBADF`.
 pub fn is_scif(number: c_int) -> Result<bool> {
+    let is_scif = is_scif_file(number)?;
+    if is_scif {
+        entry(number, |known| known.is_endpoint = true);
+    }
+    Ok(is_scif)
+}
+
+/// Whether the descriptor is one of the `scif:` scheme, for reading and writing.
+///
+/// # Errors
+/// `EBADF`.
+pub fn is_scif_file(number: c_int) -> Result<bool> {
     let number = check(number)?;
     if let Some(known) = TABLE.with(|table| table.get(number).and_then(|known| known.scif)) {
         return Ok(known);
@@ -527,6 +537,10 @@ pub fn is_scif(number: c_int) -> Result<bool> {
     let found = match fd::fpath(number, &mut path) {
         Ok(length) => is_scif_path(path.get(..length).unwrap_or(&path)),
         Err(Error { errno: EBADF }) => return Err(Error::new(EBADF)),
+        // The next call may learn more.
+        Err(Error {
+            errno: EINTR | ENOMEM,
+        }) => return Ok(false),
         Err(_) => false,
     };
     set_scif(number as c_int, found);

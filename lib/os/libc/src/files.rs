@@ -11,6 +11,7 @@ use syscall::flag::{
 };
 
 use crate::parts::{self, Part, parts_of};
+use crate::scif_files::{self, of_library};
 use crate::{
     descriptor, errno, given, linux_names, own, pipes, points, slashes, strings, umad, uverbs,
 };
@@ -20,13 +21,6 @@ unsafe extern "C" {
     fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize;
     /// Writes the parts to a socket; the count, or a negated error number. In `libsocket`.
     fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize;
-    /// Reads a file of the `scif:` scheme: the count, or a negated error number. In `libscif`.
-    fn skiff_scif_read(number: c_int, buffer: *mut c_void, size: usize) -> isize;
-    /// Reads what has arrived at an endpoint without waiting, with the results of
-    /// `skiff_scif_read`.
-    fn skiff_scif_read_now(number: c_int, buffer: *mut c_void, size: usize) -> isize;
-    /// Writes to a file of the `scif:` scheme, with the results of `skiff_scif_read`.
-    fn skiff_scif_write(number: c_int, buffer: *const c_void, size: usize) -> isize;
 }
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
@@ -122,18 +116,6 @@ extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
-/// Converts the result of a function of a library above this one.
-fn of_library(result: isize) -> Result<usize> {
-    usize::try_from(result).map_err(|_| Error::new(-result as c_int))
-}
-
-/// Whether the library of SCIF makes this transfer: it can move bytes by the connection's rings,
-/// without a request. And where the kernel does not end the requests of dead processes, no request
-/// with data may wait in the driver.
-fn is_by_scif(number: c_int, size: usize) -> bool {
-    size > 0 && descriptor::is_scif(number).unwrap_or(false)
-}
-
 /// Reads into memory given by a raw pointer.
 ///
 /// # Safety
@@ -161,9 +143,9 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
         if let Some(result) = unsafe { own::read(number, buffer, size) } {
             return result;
         }
-        if is_by_scif(number, size) {
-            // SAFETY: the caller's promise.
-            return of_library(unsafe { skiff_scif_read(number, buffer, size) });
+        // SAFETY: the caller's promise.
+        if let Some(read) = unsafe { scif_files::read(number, buffer, size) } {
+            return read;
         }
         let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
         // SAFETY: the caller's promise.
@@ -220,9 +202,9 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
         if let Some(result) = unsafe { own::write(number, buffer, size) } {
             return result;
         }
-        if is_by_scif(number, size) {
-            // SAFETY: the memory is only read.
-            return of_library(unsafe { skiff_scif_write(number, buffer, size) });
+        // SAFETY: the memory is only read.
+        if let Some(written) = unsafe { scif_files::write(number, buffer, size) } {
+            return written;
         }
         if size > 0 && uverbs::is_device(number) {
             // SAFETY: the caller's memory, and a command that its writer means.
@@ -555,9 +537,9 @@ unsafe fn read_rest(number: c_int, part: &Part) -> Result<usize> {
         // SAFETY: the caller's promise.
         return unsafe { read_raw(number, part.start, part.length) };
     }
-    if is_by_scif(number, part.length) {
-        // SAFETY: the caller's promise.
-        return of_library(unsafe { skiff_scif_read_now(number, part.start, part.length) });
+    // SAFETY: the caller's promise.
+    if let Some(read) = unsafe { scif_files::read_now(number, part.start, part.length) } {
+        return read;
     }
     let flags = RwFlags::NONBLOCK.bits() as usize;
     let place = part.start as usize;

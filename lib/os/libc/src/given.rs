@@ -25,7 +25,7 @@ pub fn is_connection(number: c_int) -> bool {
         return false;
     };
     let is_given = !descriptor::is_ours(index) && GIVEN.with(|given| given.contains(&index));
-    is_given && !descriptor::is_socket(number) && descriptor::is_scif(number).unwrap_or(false)
+    is_given && !descriptor::is_socket(number) && descriptor::is_scif_file(number).unwrap_or(false)
 }
 
 /// All descriptors that a new program inherits: those that C functions made and those that came

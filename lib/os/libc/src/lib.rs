@@ -154,6 +154,8 @@ mod regex;
 #[cfg(target_os = "redox")]
 mod scheduling;
 #[cfg(target_os = "redox")]
+mod scif_files;
+#[cfg(target_os = "redox")]
 mod search;
 #[cfg(target_os = "redox")]
 mod segment;

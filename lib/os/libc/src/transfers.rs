@@ -23,7 +23,7 @@ fn place(number: c_int, offset: c_long) -> Result<(usize, usize)> {
     const FIFO: u16 = 0o010_000;
     const SOCKET: u16 = 0o140_000;
     let offset = usize::try_from(offset).map_err(|_| Error::new(EINVAL))?;
-    if descriptor::is_scif(number)? {
+    if descriptor::is_scif_file(number)? {
         return Err(Error::new(ESPIPE));
     }
     let number = descriptor::check(number)?;

@@ -182,6 +182,19 @@ impl Connections {
         }
     }
 
+    /// Shows the clients of a connection whether transfers or signals are under way.
+    pub(crate) fn show_transfers(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        are_under_way: bool,
+    ) {
+        let page = self.table.get_mut(id).and_then(|c| c.control_page.as_mut());
+        if let Some(page) = page {
+            page.show_transfers(mem, are_under_way);
+        }
+    }
+
     /// Publishes changes of state to clients.
     pub(crate) fn publish_states(&mut self, mem: &mut dyn Memory) {
         while let Some(id) = self.state_changes.pop() {
@@ -211,6 +224,12 @@ impl Connections {
 }
 
 impl Connection {
+    /// Whether clients are shown that transfers are under way; `None` without clients.
+    pub(crate) fn shows_transfers(&self) -> Option<bool> {
+        let page = self.control_page.as_ref();
+        page.map(ControlPage::shows_transfers)
+    }
+
     /// The connection's state as clients see it.
     fn client_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {

@@ -58,6 +58,7 @@ impl Engine {
         let peer = endpoint.peer().node();
         let (routines, gathers) = self.bypass.hints();
         let client = (self.connections).open_client(mem, &mut self.cx, connection, routines)?;
+        self.transfers.note_changed(connection);
         let (number, epoch, [own_ring_bytes, peer_ring_bytes]) = client;
         let is_gathered = gathers && peer != self.cx.config.node;
         let record = BypassRecord {

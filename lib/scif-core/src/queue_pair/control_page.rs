@@ -4,7 +4,7 @@
 
 use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS, STATE_OFFSET,
-    rma_busy_offset, rma_busy_slot,
+    TRANSFERS_OFFSET, rma_busy_offset, rma_busy_slot,
 };
 use scif_ring::validity::{self, ValidityMemory};
 
@@ -23,6 +23,8 @@ pub(crate) struct ControlPage {
     next: u32,
     /// The epoch as the engine set it; a client may have changed the one in the page.
     epoch: u32,
+    /// Whether the page shows transfers as under way, unless a client has changed it.
+    shows_transfers: bool,
 }
 
 /// Access to the page during one call.
@@ -73,6 +75,7 @@ impl ControlPage {
             slots: [0; RMA_BUSY_SLOTS],
             next: FIRST_HANDLE,
             epoch: 0,
+            shows_transfers: false,
         })
     }
 
@@ -130,6 +133,17 @@ impl ControlPage {
     /// Whether no client copies to or from a window that it looked up in an old epoch.
     pub(crate) fn is_idle(&mut self, mem: &mut dyn Memory) -> bool {
         validity::is_idle(&Words { mem, page: self })
+    }
+
+    /// Whether the page shows transfers as under way.
+    pub(crate) fn shows_transfers(&self) -> bool {
+        self.shows_transfers
+    }
+
+    /// Shows clients whether transfers or signals are under way.
+    pub(crate) fn show_transfers(&mut self, mem: &mut dyn Memory, are_under_way: bool) {
+        self.shows_transfers = are_under_way;
+        mem.store_index(self.address + TRANSFERS_OFFSET, u32::from(are_under_way));
     }
 
     /// Publishes the state of the connection to clients.

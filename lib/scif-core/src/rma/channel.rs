@@ -285,6 +285,9 @@ impl Transfers {
         }
         job.spans().for_each(|span| span.hold(windows));
         channel.jobs.push_back(job);
+        if channel.jobs.len() == 1 {
+            self.changed.extend(channel.connection());
+        }
         self.activate(id);
         Ok(())
     }
@@ -309,6 +312,12 @@ impl Transfers {
             }
         }
         self.drop_if_done(cx, id);
+    }
+
+    /// Whether a connection has jobs.
+    pub(crate) fn are_under_way(&self, connection: ConnectionId) -> bool {
+        let channel = self.of(connection);
+        channel.is_some_and(|channel| !channel.jobs.is_empty())
     }
 
     /// Whether anything is queued or under way between this node and `node`.
@@ -344,7 +353,15 @@ impl Transfers {
         {
             self.end_job(cx, windows, calls, job, id);
         }
+        self.note_if_idle(id);
         self.end_waits(cx, calls, id);
+    }
+
+    /// Notes the connection of a channel without jobs.
+    fn note_if_idle(&mut self, id: ChannelId) {
+        let channel = self.channels.get(id);
+        let idle = channel.filter(|channel| channel.jobs.is_empty());
+        self.changed.extend(idle.and_then(Channel::connection));
     }
 
     /// Ends a job: releases its windows and pages, and completes its call.
@@ -388,6 +405,7 @@ impl Transfers {
             for job in ended.into_iter().flatten() {
                 self.end_job(cx, windows, calls, job, id);
             }
+            self.note_if_idle(id);
             self.drop_if_done(cx, id);
         }
     }

@@ -40,6 +40,9 @@ pub(crate) struct Transfers {
     wait_count: u64,
     /// Fences of peers that wait here, by node.
     peer_fences: BTreeMap<NodeId, usize>,
+    /// Connections whose first job was queued or whose last one has ended: their clients have to
+    /// be shown.
+    changed: Vec<ConnectionId>,
 }
 
 impl Transfers {
@@ -53,7 +56,23 @@ impl Transfers {
             forgotten: Vec::new(),
             wait_count: 0,
             peer_fences: BTreeMap::new(),
+            changed: Vec::new(),
         }
+    }
+
+    /// Notes that the clients of a connection have to be shown whether it has jobs.
+    pub(crate) fn note_changed(&mut self, connection: ConnectionId) {
+        self.changed.push(connection);
+    }
+
+    /// Takes a connection whose clients have to be shown whether it has jobs.
+    pub(crate) fn take_changed(&mut self) -> Option<ConnectionId> {
+        self.changed.pop()
+    }
+
+    /// Whether [`take_changed`](Self::take_changed) will return a connection.
+    pub(crate) fn is_changed(&self, connection: ConnectionId) -> bool {
+        self.changed.contains(&connection)
     }
 
     /// How many jobs are queued or under way.

@@ -3,8 +3,10 @@
 use super::std::prelude::v1::*;
 
 use scif_abi::Error;
+use scif_abi::bypass::TRANSFERS_OFFSET;
 use scif_abi::flags::FenceFlags;
 
+use super::bypass;
 use super::engine::LateEngine;
 use super::fixture::{BOTH, End, Fixture, PAGE, READ};
 use crate::{Direction, Local, Memory, Pages, Rma, Signal, Ticket};
@@ -13,6 +15,53 @@ const SELF: u32 = FenceFlags::INIT_SELF.bits();
 const PEER: u32 = FenceFlags::INIT_PEER.bits();
 const LOCAL: u32 = FenceFlags::SIGNAL_LOCAL.bits();
 const REMOTE: u32 = FenceFlags::SIGNAL_REMOTE.bits();
+
+#[test]
+fn clients_see_whether_transfers_are_under_way() {
+    for nodes in [1, 2] {
+        let mut pair = pair(nodes);
+        let a = pair.a;
+        let shown = |pair: &Pair, page| bypass::word(&pair.fixture, a, page + TRANSFERS_OFFSET);
+        let (early, page) = bypass::open(&mut pair.fixture, a);
+        pair.fixture.run();
+        assert_eq!(shown(&pair, page), 0);
+        for _ in 0..2 {
+            pair.begin_copy(a);
+            pair.fixture.run();
+            assert_eq!(shown(&pair, page), 1);
+        }
+        // A page that is made meanwhile shows it as well, and the signal is a transfer of its own.
+        bypass::close(&mut pair.fixture, a, early);
+        let (late, page) = bypass::open(&mut pair.fixture, a);
+        pair.fixture.run();
+        assert_eq!(shown(&pair, page), 1);
+        let ticket = pair
+            .signal(
+                a,
+                Signal {
+                    flags: SELF | REMOTE,
+                    ..Signal::default()
+                },
+            )
+            .unwrap();
+        pair.fixture.nodes[a.node].is_pumped = true;
+        assert_eq!(pair.result(a, ticket), Some(Ok(0)));
+        assert_eq!(shown(&pair, page), 0);
+        // One that has ended before anybody looks.
+        let ticket = pair
+            .signal(
+                a,
+                Signal {
+                    flags: SELF | LOCAL,
+                    ..Signal::default()
+                },
+            )
+            .unwrap();
+        assert_eq!(pair.result(a, ticket), Some(Ok(0)));
+        assert_eq!(shown(&pair, page), 0);
+        bypass::close(&mut pair.fixture, a, late);
+    }
+}
 
 struct Pair {
     fixture: Fixture,

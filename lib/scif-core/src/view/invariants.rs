@@ -71,6 +71,13 @@ impl Engine {
             id,
         )?;
         let node = connection.node();
+        let shown = connection.shows_transfers();
+        let are_under_way = self.transfers.are_under_way(id);
+        rule(
+            shown.is_none_or(|shown| shown == are_under_way) || self.transfers.is_changed(id),
+            "clients are shown whether transfers are under way",
+            id,
+        )?;
         let needs_link = matches!(
             connection.phase(),
             Phase::Requested

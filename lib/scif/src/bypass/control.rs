@@ -7,7 +7,7 @@ use hal::copy::Choices;
 use hal::idle_poll::Watched;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
-    STATE_CONNECTED, STATE_ENDED, STATE_FINISHED, STATE_OFFSET,
+    STATE_CONNECTED, STATE_ENDED, STATE_FINISHED, STATE_OFFSET, TRANSFERS_OFFSET,
 };
 use scif_ring::validity::ValidityMemory;
 
@@ -131,6 +131,14 @@ impl Control {
     #[inline]
     fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
         self.pages.u32_at::<OFFSET>()
+    }
+
+    /// Whether transfers or signals that the daemon makes for this end are under way. `false`: the
+    /// bytes of all those that were started before have arrived.
+    #[inline]
+    pub fn has_transfers(&self) -> bool {
+        let word = self.u32_at::<{ TRANSFERS_OFFSET as usize }>();
+        word.load(Ordering::Acquire) != 0
     }
 
     /// Ends what [`enter`](scif_ring::validity::enter) began, whatever has changed meanwhile, and

@@ -15,6 +15,7 @@
 mod at_once;
 mod busy_poll;
 mod control;
+mod fences;
 mod fork;
 mod liveness;
 mod memory;
@@ -25,6 +26,7 @@ mod requests;
 mod rma;
 mod short_write;
 mod sleep;
+mod stores;
 mod transfer;
 mod windows;
 

@@ -1,7 +1,7 @@
 //! The mapped rings of a connection, and how they are mapped.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable};
 use client_memory::placement::find_place;
@@ -68,8 +68,10 @@ pub struct MappedRings {
     is_closed: AtomicBool,
     pub(super) liveness: DaemonLiveness,
     pub(super) idle_poll: IdlePoll,
+    /// The last mark of this end's transfers that the daemon has made; 0 if there is none.
+    pub(super) mark: AtomicI32,
     /// Boxed, because endpoints that copy nothing should stay small.
-    rma: Box<Rma>,
+    pub(super) rma: Box<Rma>,
     /// The bypass handle; the last field, so that it is closed after everything is unmapped.
     pub(super) file: Fd,
 }
@@ -81,7 +83,7 @@ impl MappedRings {
     /// Those of the daemon; some of them are temporary.
     pub fn new(epd: usize) -> Result<Self, Failure> {
         let side = side(epd).map_err(Failure)?;
-        let file = raw::companion(epd, b"bypass").map_err(Failure)?;
+        let file = raw::hidden(epd, b"bypass").map_err(Failure)?;
         let mut record = BypassRecord::default();
         let info = Call::BypassInfo { record };
         raw::with_payload(file.raw(), info, record.as_mut_bytes()).map_err(Failure)?;
@@ -128,6 +130,7 @@ impl MappedRings {
             is_closed: AtomicBool::new(false),
             liveness: DaemonLiveness::default(),
             idle_poll: IdlePoll::default(),
+            mark: AtomicI32::new(0),
             rma: Box::new(Rma::new(side)),
             file,
         })
@@ -211,6 +214,11 @@ impl MappedRings {
     /// Whether the descriptor is closed, so that its number may mean another file.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// The flag of [`is_closed`](Self::is_closed).
+    pub(super) fn closed(&self) -> &AtomicBool {
+        &self.is_closed
     }
 
     /// Unmaps the peer's pages, so that the peer can free them.

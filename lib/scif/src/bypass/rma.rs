@@ -15,7 +15,7 @@ use client_memory::rights::Rights;
 #[cfg(doc)]
 use hal::copy;
 use hal::copy::{Choices, Side};
-use hal::lock::Mutex;
+use hal::lock::{Guard, Mutex};
 use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
@@ -45,10 +45,10 @@ pub enum Local<'a> {
 }
 
 /// The mapped windows of one registered address space.
-struct Space {
+pub(super) struct Space {
     is_own: bool,
     side: Side,
-    windows: Windows<Pages>,
+    pub(super) windows: Windows<Pages>,
     /// The descriptor for mapping, opened with the first mapping.
     file: Option<Fd>,
 }
@@ -60,21 +60,22 @@ pub struct Rma {
     recent: Recent,
 }
 
-struct Spaces {
+/// Both ends' windows.
+pub(super) struct Spaces {
     /// The state word for which everything mapped is valid.
     state: StateWord,
-    own: Space,
-    peer: Space,
+    pub(super) own: Space,
+    pub(super) peer: Space,
 }
 
 /// The range of a space that a transfer needs, and where its other end is.
 #[derive(Clone, Copy)]
-struct Need {
-    offset: i64,
-    bytes: u64,
-    what: Use,
+pub(super) struct Need {
+    pub(super) offset: i64,
+    pub(super) bytes: u64,
+    pub(super) what: Use,
     /// The address of the first byte at the other end.
-    other: usize,
+    pub(super) other: usize,
 }
 
 /// The [`Mapper`] for the windows of one end.
@@ -149,7 +150,7 @@ impl Space {
     }
 
     /// Maps all of a range, if that is worth it. Returns whether all of it is mapped now.
-    fn cover(&mut self, epd: usize, need: Need) -> bool {
+    pub(super) fn cover(&mut self, epd: usize, need: Need) -> bool {
         let name: &[u8] = match self.is_own {
             true => b"own-window",
             false => b"cached-window",
@@ -157,7 +158,7 @@ impl Space {
         for _ in 0..2 {
             let file = match self.file.take() {
                 Some(file) => file,
-                None => match raw::companion(epd, name) {
+                None => match raw::hidden(epd, name) {
                     Ok(file) => file,
                     Err(_) => return false,
                 },
@@ -348,10 +349,16 @@ impl Rma {
 
     /// Unmaps everything that was mapped before `state`, because windows may have gone since.
     pub fn refresh(&self, state: StateWord) {
+        drop(self.current(state));
+    }
+
+    /// The mapped windows, none of them from before `state`.
+    pub(super) fn current(&self, state: StateWord) -> Guard<'_, Spaces> {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
             self.renew(&mut spaces, state);
         }
+        spaces
     }
 
     /// [`refresh`](Self::refresh) when the state has changed.
@@ -364,10 +371,7 @@ impl Rma {
     /// Maps a range of the peer's windows now, and from now on at its first use after other
     /// windows have gone. Returns whether it is mapped.
     pub fn prepare(&self, epd: usize, state: StateWord, offset: i64, bytes: u64) -> bool {
-        let mut spaces = self.spaces.lock();
-        if spaces.state != state {
-            self.renew(&mut spaces, state);
-        }
+        let mut spaces = self.current(state);
         spaces.peer.windows.prepare(offset, bytes);
         let mut cover = |what| {
             let need = Need {
@@ -403,10 +407,7 @@ impl Rma {
         if !state.is_connected() {
             return None;
         }
-        let mut spaces = self.spaces.lock();
-        if spaces.state != state {
-            self.renew(&mut spaces, state);
-        }
+        let mut spaces = self.current(state);
         let windows = &mut spaces.peer.windows;
         if windows.find(offset, BYTES, Use::Write).is_none() {
             let was_prepared = windows.is_prepared(offset);

@@ -13,7 +13,8 @@ use hal::testing::host::{self, Request};
 use libredox::flag::PROT_WRITE;
 use scif_abi::bypass::{
     BYPASS_GATHERED, BypassRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET,
-    STATE_CONNECTED, STATE_DISCONNECTED, STATE_FINISHED, STATE_OFFSET, rma_busy_offset,
+    STATE_CONNECTED, STATE_DISCONNECTED, STATE_FINISHED, STATE_OFFSET, TRANSFERS_OFFSET,
+    rma_busy_offset,
 };
 use scif_abi::call::Call;
 use scif_abi::codec::Operation;
@@ -27,7 +28,7 @@ use syscall::error::{
     EACCES, EAGAIN, EBUSY, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP,
     Error, Result as SystemResult,
 };
-use syscall::flag::{F_GETFL, F_SETFD, O_NONBLOCK};
+use syscall::flag::{F_DUPFD, F_GETFL, F_SETFD, O_NONBLOCK, UPPER_FDTBL_TAG};
 use zerocopy::IntoBytes;
 
 use super::busy_poll::Waiting;
@@ -106,6 +107,8 @@ struct World {
     is_nonblocking: bool,
     /// Descriptors that a program executed by this one would inherit.
     inherited: BTreeSet<usize>,
+    /// The library's descriptors that the program may close or replace.
+    lower: BTreeSet<usize>,
     /// Bytes that were unmapped.
     unmapped: Rc<Cell<usize>>,
     /// Whether the peer is on another node.
@@ -156,7 +159,12 @@ impl World {
                     self.refusal.map_or(Ok(()), failure)?;
                 }
                 self.inherited.insert(new);
+                self.lower.insert(new);
                 Ok(new)
+            }
+            Request::Control(fd, F_DUPFD, UPPER_FDTBL_TAG) => {
+                self.lower.remove(&fd);
+                Ok(fd)
             }
             Request::Control(fd, F_SETFD, CLOEXEC) => {
                 self.inherited.remove(&fd);
@@ -348,6 +356,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
         sleeps: VecDeque::new(),
         is_nonblocking: false,
         inherited: BTreeSet::new(),
+        lower: BTreeSet::new(),
         unmapped: Rc::default(),
         is_far: false,
         gathers: false,
@@ -1203,12 +1212,16 @@ fn windows_that_have_gone_are_not_touched() {
 }
 
 #[test]
-fn hidden_descriptors_are_marked_to_be_closed_on_exec() {
+fn hidden_descriptors_are_out_of_the_program_s_way_and_closed_on_exec() {
     rings(|stage, left, _| {
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         let log = stage.log();
         assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
-        assert_eq!(stage.0.borrow().inherited, BTreeSet::new());
+        let world = stage.0.borrow();
+        assert_eq!(
+            (&world.inherited, &world.lower),
+            (&BTreeSet::new(), &BTreeSet::new())
+        );
     });
 }
 
@@ -1431,6 +1444,130 @@ fn locked_operations_reach_the_peer_s_window() {
         assert_eq!(stage.log(), ["map 0x10000 of 203"; 2].join(", "));
         assert_eq!(add(left, WINDOW_BYTES as i64, 1), Err(ENXIO));
         assert_eq!(add(left, i64::MAX - 7, 1), Err(ENXIO));
+    });
+}
+
+/// The numbers of the calls for fences.
+const MARK: &str = "call 15 0";
+const WAIT: &str = "call 16 0";
+const SIGNAL: &str = "call 17 40";
+
+#[test]
+fn fences_ask_the_daemon_only_for_its_own_transfers() {
+    const SELF: u32 = 1;
+    const PEER: u32 = 2;
+    rings(|stage, left, _| {
+        // The first mark is the daemon's.
+        stage.answer(Ok(7));
+        assert_eq!(left.fence_mark(LEFT, SELF), Ok(7));
+        assert_eq!(stage.log(), MARK);
+        assert_eq!(left.fence_mark(LEFT, SELF), Ok(7));
+        assert_eq!(left.fence_wait(LEFT, 7), Ok(()));
+        assert_eq!(stage.log(), "");
+        // The peer's transfers, other marks, what is no flag.
+        stage.answer(Ok(1 << 30 | 7));
+        assert_eq!(left.fence_mark(LEFT, PEER), Ok(1 << 30 | 7));
+        for mark in [6, 8, 0, -1, 1 << 30 | 7] {
+            stage.answer(failure(EINVAL));
+            assert_eq!(left.fence_wait(LEFT, mark), Err(EINVAL));
+        }
+        stage.answer(failure(EINVAL));
+        assert_eq!(left.fence_mark(LEFT, SELF | PEER), Err(EINVAL));
+        let calls = [MARK, WAIT, WAIT, WAIT, WAIT, WAIT, MARK];
+        assert_eq!(stage.log(), calls.join(", "));
+        // Something of the daemon's is under way: a mark from before does not stand for it.
+        put(stage.control(LEFT), TRANSFERS_OFFSET, 1);
+        stage.answer(Ok(8));
+        assert_eq!(left.fence_mark(LEFT, SELF), Ok(8));
+        stage.answer(Ok(0));
+        assert_eq!(left.fence_wait(LEFT, 8), Ok(()));
+        assert_eq!(stage.log(), [MARK, WAIT].join(", "));
+        put(stage.control(LEFT), TRANSFERS_OFFSET, 0);
+        assert_eq!(left.fence_wait(LEFT, 8), Ok(()));
+        assert_eq!(stage.log(), "");
+        // The end of a connection is the daemon's to report.
+        put(stage.control(LEFT), STATE_OFFSET, STATE_DISCONNECTED);
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        for _ in 0..2 {
+            stage.answer(failure(ECONNRESET));
+        }
+        assert_eq!(left.fence_mark(LEFT, SELF), Err(ECONNRESET));
+        assert_eq!(left.fence_wait(LEFT, 8), Err(ECONNRESET));
+        assert_eq!(stage.log(), format!("let go, let go, {MARK}, {WAIT}"));
+    });
+}
+
+#[test]
+fn signals_are_stored_where_the_windows_are_mapped() {
+    const SELF: u32 = 1;
+    const LOCAL: u32 = 16;
+    const REMOTE: u32 = 32;
+    rings(|stage, left, _| {
+        let both = SELF | LOCAL | REMOTE;
+        let values = |stage: &Stage| {
+            let word = |fd, at| get(stage.window(fd), at);
+            [word(LEFT, 8), word(RIGHT, 16), word(RIGHT, 20)]
+        };
+        let signal = |value: u64, flags| {
+            left.fence_signal(LEFT, (8, value), (16, value << 32 | value), flags)
+        };
+        // The first one goes through the daemon, as it may be the only one.
+        stage.answer(Ok(0));
+        assert_eq!(signal(1, both), Ok(()));
+        assert_eq!(stage.log(), SIGNAL);
+        assert_eq!(values(stage), [0, 0, 0]);
+        // The second one maps what it needs: the own window counts its uses behind the peer's.
+        for value in 2..=3 {
+            stage.answer(Ok(0));
+            assert_eq!(signal(value, both), Ok(()));
+        }
+        stage.log();
+        stage.0.borrow_mut().answers.clear();
+        assert_eq!(signal(4, both), Ok(()));
+        assert_eq!(values(stage), [4, 4, 4]);
+        assert_eq!(signal(5, SELF | LOCAL), Ok(()));
+        assert_eq!(values(stage), [5, 4, 4]);
+        assert_eq!(signal(6, SELF | REMOTE), Ok(()));
+        assert_eq!(values(stage), [5, 6, 6]);
+        assert_eq!(stage.log(), "");
+        let busy = rma_busy_offset(BYPASS_LEFT);
+        assert_eq!(get(stage.control(LEFT), busy), 0);
+        // What only the daemon can do stores nothing here.
+        for (own, flags) in [(4, both), (8, SELF), (8, 2 | LOCAL), (8, both | 64)] {
+            assert_eq!(left.fence_signal(LEFT, (own, 9), (16, 9), flags), Ok(()));
+            assert_eq!(stage.log(), SIGNAL);
+        }
+        put(stage.control(LEFT), TRANSFERS_OFFSET, 1);
+        assert_eq!(signal(9, both), Ok(()));
+        assert_eq!(stage.log(), SIGNAL);
+        put(stage.control(LEFT), TRANSFERS_OFFSET, 0);
+        // A window that may not be written, or is none.
+        stage.answer(failure(ENXIO));
+        let outside = left.fence_signal(LEFT, (8, 9), (WINDOW_BYTES as i64, 9), both);
+        assert_eq!(outside, Err(ENXIO));
+        assert_eq!(values(stage), [5, 6, 6]);
+        // Windows go: nothing is stored through mappings from before.
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        stage.log();
+        stage.answer(Ok(0));
+        assert_eq!(signal(9, both), Ok(()));
+        assert!(stage.log().ends_with(SIGNAL));
+        assert_eq!(values(stage), [5, 6, 6]);
+    });
+}
+
+#[test]
+fn gathered_stores_are_no_signals() {
+    play(|stage, left, _| {
+        stage.0.borrow_mut().gathers = true;
+        open(stage, left, LEFT);
+        for _ in 0..5 {
+            assert_eq!(
+                left.fence_signal(LEFT, (8, 1), (16, 1), 1 | 16 | 32),
+                Ok(())
+            );
+            assert_eq!(stage.log(), SIGNAL);
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use scif_abi::flags::AcceptFlags;
 use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, ENOTTY};
 use zerocopy::IntoBytes;
 
-use super::{Result, companion, local, number, peer, pieces, plain, with_payload};
+use super::{Result, companion, hidden, local, number, peer, pieces, plain, with_payload};
 
 /// The name of an endpoint's object by which a program waits until no transfer is under way.
 const END: &[u8] = b"end";
@@ -26,7 +26,7 @@ const END: &[u8] = b"end";
 /// # Errors
 /// `EBADF`; `ENOTTY` for a file that is no endpoint, which stays open.
 pub fn close(epd: usize) -> Result<()> {
-    let end = match companion(epd, END) {
+    let end = match hidden(epd, END) {
         Ok(end) => Some(end),
         // The endpoint was shut down, or the descriptor is not open.
         Err(EBADF) => None,

@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicU8;
 
 use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
+use libredox::Fd;
 use scif_abi::call::{CachedRecord, OwnRecord, OwnTransferRecord};
 use syscall::error::{
     EACCES, EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENOTTY, ENXIO,
     ESRCH, Error,
 };
+use syscall::flag::{F_DUPFD, UPPER_FDTBL_TAG};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
@@ -75,8 +77,9 @@ impl World {
                     None => Ok(60),
                 }
             }
+            Request::Control(60, F_DUPFD, UPPER_FDTBL_TAG) => Ok(61),
             // Close-on-exec.
-            Request::Control(60, _, _) => Ok(0),
+            Request::Control(60 | 61, _, _) => Ok(0),
             Request::Read(SPACE, to) => {
                 let mut count = 0;
                 if !self.listed {
@@ -714,12 +717,15 @@ fn a_close_waits_for_what_is_under_way() {
         assert_eq!(close(EPD), Ok(()));
         assert_eq!(
             log(stage),
-            "dup 3 end, close 3, call 67 on 60, call 67 on 60, call 67 on 60, close 60"
+            "dup 3 end, close 60, close 3, call 67 on 61, call 67 on 61, call 67 on 61, close 61"
         );
         // The daemon dies meanwhile.
         answers(stage, &[failure(ENODEV)]);
         assert_eq!(close(EPD), Ok(()));
-        assert_eq!(log(stage), "dup 3 end, close 3, call 67 on 60, close 60");
+        assert_eq!(
+            log(stage),
+            "dup 3 end, close 60, close 3, call 67 on 61, close 61"
+        );
         // No descriptor is left, or the endpoint was shut down: it is closed all the same.
         for (error, calls) in [(EMFILE, "call 65, "), (ENOMEM, "call 65, "), (EBADF, "")] {
             stage.borrow_mut().dups.push_back(error);
