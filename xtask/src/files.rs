@@ -2,6 +2,7 @@
 //! the SDK.
 
 use harness::base::report::{Context, Failure, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,6 +87,22 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
             copy_tree(&path, &target)?;
         } else {
             std::fs::copy(&path, &target).context(|| format!("copy {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the names and the contents of all files below a directory to a sum, wherever it is.
+pub fn add_tree(hasher: &mut DefaultHasher, directory: &Path) -> Result<()> {
+    for path in entries(directory)? {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.hash(hasher);
+        if path.is_dir() {
+            add_tree(hasher, &path)?;
+            // Otherwise a file beside a directory would count like one in it.
+            hasher.write_u8(0);
+        } else {
+            read(&path)?.hash(hasher);
         }
     }
     Ok(())

@@ -3,14 +3,15 @@
 //!
 //! Debian packages these libraries for its own C library only, which has other numbers and
 //! structures. The sources, unchanged but for a few lines, are in the package of the compiler
-//! Emscripten, which compiles them, too. They are downloaded once, and compiled again if the
-//! headers of the C library, the compiler, or the script that calls it change.
+//! Emscripten, which compiles them, too. They are downloaded once, and again if what is taken or
+//! replaced changes. They are compiled again if the headers of the C library, the compiler, the
+//! script that calls it, or what is compiled here and how changes.
 
-use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
+use crate::files::{add_tree, archive, copy_tree, entries, make_dir, parallel, read, remove, run};
 use harness::base::packages;
 use harness::base::report::{Context, Result, TimedStep};
 use harness::base::workspace::{self, Place};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,6 +44,8 @@ const OPTIONS: &[&str] = &[
 ];
 /// Further options for sources in C++.
 const PLUSPLUS_OPTIONS: &[&str] = &["-std=gnu++20"];
+/// The directories in the sources in which headers are looked for.
+const INCLUDES: [&str; 3] = ["libcxx", "libcxx/src", "libunwind/include"];
 /// The compiler of the libraries, in the SDK.
 const COMPILER: &str = "bin/skiff-c++";
 /// The C library's headers, in the project, on which the compiled libraries depend.
@@ -92,14 +95,27 @@ const OF_GCC: &str = "libgcc_eh.a";
 
 /// Whether the libraries can be made: the sources exist, or can be downloaded.
 pub fn can_be_made() -> bool {
-    Place::PlusPlus.path().join(SOURCES).exists() || packages::can_download()
+    are_there(&Place::PlusPlus.path().join(SOURCES)) || packages::can_download()
+}
+
+/// A text of what is taken from the package and replaced in it, kept beside the sources.
+fn recipe() -> String {
+    format!("{PACKAGE} {INSIDE} {PARTS:?} {MENDED:?}")
+}
+
+/// The file with that text, in the directory of the sources.
+const RECIPE: &str = "recipe";
+
+/// Whether the sources are there as they are to be taken and replaced now.
+fn are_there(sources: &Path) -> bool {
+    std::fs::read_to_string(sources.join(RECIPE)).is_ok_and(|text| text == recipe())
 }
 
 /// Adds headers and libraries to an SDK that is complete otherwise.
 pub fn add(sdk: &Path) -> Result<()> {
     let place = workspace::make(Place::PlusPlus)?;
     let sources = place.join(SOURCES);
-    if !sources.exists() {
+    if !are_there(&sources) {
         fetch(&place, &sources)?;
     }
     let headers = sdk.join("include/c++/v1");
@@ -144,6 +160,9 @@ fn fetch(place: &Path, sources: &Path) -> Result<()> {
         .collect();
     packages::unpack_part(&file, &inside, &fresh)?;
     mend(&fresh.join(INSIDE))?;
+    let text = fresh.join(INSIDE).join(RECIPE);
+    std::fs::write(&text, recipe()).context(|| format!("write {}", text.display()))?;
+    remove(sources)?;
     std::fs::rename(fresh.join(INSIDE), sources)
         .context(|| format!("put {} in place", sources.display()))?;
     remove(&fresh)?;
@@ -172,8 +191,11 @@ fn key(sdk: &Path, sources: &Path) -> Result<String> {
     for tree in [workspace::root().join(C_HEADERS), sources.to_path_buf()] {
         add_tree(&mut hasher, &tree)?;
     }
-    for option in [OPTIONS, PLUSPLUS_OPTIONS].concat() {
-        hasher.write(option.as_bytes());
+    (OPTIONS, PLUSPLUS_OPTIONS, INCLUDES).hash(&mut hasher);
+    for library in &LIBRARIES {
+        let files = library.files(sources)?;
+        let names: Vec<_> = files.iter().filter_map(|file| file.file_name()).collect();
+        (library.archive, library.sources, names).hash(&mut hasher);
     }
     for path in [workspace::root().join(CONFIG), sdk.join(COMPILER)] {
         hasher.write(&read(&path)?);
@@ -183,21 +205,9 @@ fn key(sdk: &Path, sources: &Path) -> Result<String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-fn add_tree(hasher: &mut DefaultHasher, directory: &Path) -> Result<()> {
-    for path in entries(directory)? {
-        if path.is_dir() {
-            add_tree(hasher, &path)?;
-        } else {
-            hasher.write(path.as_os_str().as_encoded_bytes());
-            hasher.write(&read(&path)?);
-        }
-    }
-    Ok(())
-}
-
 impl Library {
-    /// Compiles the library's sources and puts the objects into its archive.
-    fn compile(&self, sdk: &Path, sources: &Path, to: &Path) -> Result<()> {
+    /// The files of its sources.
+    fn files(&self, sources: &Path) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for directory in self.sources {
             files.extend(
@@ -209,6 +219,12 @@ impl Library {
                     }),
             );
         }
+        Ok(files)
+    }
+
+    /// Compiles the library's sources and puts the objects into its archive.
+    fn compile(&self, sdk: &Path, sources: &Path, to: &Path) -> Result<()> {
+        let files = self.files(sources)?;
         let objects = to.join("objects");
         remove(&objects)?;
         make_dir(&objects)?;
@@ -236,9 +252,25 @@ fn compile(sdk: &Path, sources: &Path, file: &Path, objects: &Path) -> Result<Pa
         .args(OPTIONS)
         // The paths of the sources are of no use to users either.
         .arg(format!("-ffile-prefix-map={}=", sources.display()));
-    for headers in ["libcxx", "libcxx/src", "libunwind/include"] {
+    for headers in INCLUDES {
         command.arg("-I").arg(sources.join(headers));
     }
     run(command.arg("-o").arg(&object).arg(file))?;
     Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::base::run_directory::RunDirectory;
+
+    #[test]
+    fn sources_count_only_with_the_recipe_they_were_taken_by() {
+        let directory = RunDirectory::new().unwrap();
+        assert!(!are_there(directory.path()));
+        std::fs::write(directory.path().join(RECIPE), recipe()).unwrap();
+        assert!(are_there(directory.path()));
+        std::fs::write(directory.path().join(RECIPE), "another").unwrap();
+        assert!(!are_there(directory.path()));
+    }
 }

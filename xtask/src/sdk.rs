@@ -11,7 +11,7 @@
 //! this machine, so it can be moved and given away.
 
 use crate::config;
-use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
+use crate::files::{add_tree, archive, copy_tree, entries, make_dir, parallel, read, remove, run};
 use crate::object;
 use crate::plusplus;
 use crate::toolchain::{self, Target, Toolchain};
@@ -20,6 +20,8 @@ use harness::base::packages::{self, Package};
 use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -122,9 +124,36 @@ fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     if let Some(problem) = problem {
         return Err(format!("the SDK would hold a path of this machine: {problem}").into());
     }
-    // Programs that are being compiled meanwhile see either the old SDK or the new one.
-    remove(sdk)?;
-    std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))
+    seal(&fresh)?;
+    // A program that is compiled meanwhile sees the old SDK or the new one, or for a moment none,
+    // but never a part of one.
+    let old = sdk.with_extension("old");
+    remove(&old)?;
+    if sdk.exists() {
+        std::fs::rename(sdk, &old).context(|| format!("put {} aside", sdk.display()))?;
+    }
+    std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))?;
+    remove(&old)
+}
+
+/// The beginning of the name of the wrapper in the SDK's `lib`; a sum of the SDK's files follows.
+const WRAPPER: &str = "rustc-";
+const WRAPPER_TEXT: &str = "#!/bin/sh
+# Calls the compiler, which is the first word. Cargo does not know that programs are made of the
+# libraries of this SDK, but it builds the packages of a workspace again when the path of the
+# wrapper of their compiler changes. So this file's name has a sum of all other files of the SDK.
+exec \"$@\"
+";
+
+/// Adds the wrapper by which cargo notices that programs must be linked with another SDK.
+fn seal(sdk: &Path) -> Result<()> {
+    let mut hasher = DefaultHasher::new();
+    add_tree(&mut hasher, sdk)?;
+    let name = format!("{WRAPPER}{:016x}", hasher.finish());
+    let file = sdk.join("lib").join(name);
+    let doing = || format!("write {}", file.display());
+    std::fs::write(&file, WRAPPER_TEXT).context(doing)?;
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).context(doing)
 }
 
 /// The directory of the SDK that [`for_tests`] lays out.
@@ -430,6 +459,7 @@ fn find_path(directory: &Path) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harness::base::run_directory::RunDirectory;
 
     #[test]
     fn objects_are_told_apart_by_their_crate() {
@@ -481,8 +511,7 @@ mod tests {
                 executables.push(write(&format!("compilers/{name}"), &compiler));
             }
             for executable in executables {
-                let rights = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-                std::fs::set_permissions(executable, rights).unwrap();
+                std::fs::set_permissions(executable, PermissionsExt::from_mode(0o755)).unwrap();
             }
             Self(place)
         }
@@ -561,6 +590,88 @@ mod tests {
         }
         let shared = call(&["-shared", "-o", "a.so", "a.c"]).unwrap_err().message;
         assert!(shared.contains("no shared libraries"), "{shared}");
+    }
+
+    /// The only file in `lib` whose name begins with that of the wrapper.
+    fn wrapper(sdk: &Path) -> PathBuf {
+        let is_wrapper = |path: &PathBuf| path.to_string_lossy().contains("/lib/rustc-");
+        let found: Vec<_> = entries(&sdk.join("lib")).unwrap();
+        let mut found: Vec<_> = found.into_iter().filter(is_wrapper).collect();
+        assert_eq!(found.len(), 1);
+        found.remove(0)
+    }
+
+    /// A directory with an SDK of few files and a toolchain that only says what it was told.
+    fn sdk_for_cargo(library: &str) -> (RunDirectory, PathBuf) {
+        let directory = RunDirectory::new().unwrap();
+        let place = directory.path();
+        let write = |file: &str, text: &str| {
+            let file = place.join(file);
+            make_dir(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        let script = std::fs::read_to_string(workspace::root().join(BUILDERS[1])).unwrap();
+        write("sdk/bin/skiff-cargo", &script);
+        write("sdk/bin/skiff-cc", "");
+        write("sdk/lib/libc.a", library);
+        write("toolchain/lib/rustlib/src/rust/library/Cargo.lock", "");
+        write("toolchain/bin/rustc", "#!/bin/sh\necho \"${0%/bin/*}\"\n");
+        let says = "#!/bin/sh\necho \"$RUSTC_WORKSPACE_WRAPPER\"\n";
+        write("toolchain/bin/cargo", says);
+        let sdk = place.join("sdk");
+        seal(&sdk).unwrap();
+        (directory, sdk)
+    }
+
+    #[test]
+    fn cargo_sees_by_the_wrapper_that_the_sdk_is_another_one() {
+        let name =
+            |(_, sdk): &(RunDirectory, PathBuf)| wrapper(sdk).file_name().unwrap().to_os_string();
+        let (old, same) = (sdk_for_cargo("old"), sdk_for_cargo("old"));
+        assert_eq!(name(&old), name(&same), "wherever it is");
+        assert_ne!(name(&old), name(&sdk_for_cargo("new")));
+
+        let (directory, sdk) = old;
+        let mut command = Command::new(sdk.join("bin/skiff-cargo"));
+        command
+            .env("SKIFF_TOOLCHAIN", directory.path().join("toolchain"))
+            .env_remove("RUSTC_WORKSPACE_WRAPPER")
+            .arg("build");
+        let output = command.output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(Path::new(told.trim()), wrapper(&sdk));
+        let words = Command::new(wrapper(&sdk)).args(["echo", "a  b"]).output();
+        assert_eq!(words.unwrap().stdout, b"a  b\n");
+        std::fs::remove_file(wrapper(&sdk)).unwrap();
+        assert!(!command.output().unwrap().status.success());
+    }
+
+    /// What the wrapper is for: cargo builds again when its path changes, and only then.
+    #[test]
+    fn cargo_builds_again_with_another_wrapper() {
+        let directory = RunDirectory::new().unwrap();
+        let package = directory.path().join("package");
+        make_dir(&package.join("src")).unwrap();
+        let manifest = "[package]\nname = \"one\"\nedition = \"2024\"\n[workspace]\n";
+        std::fs::write(package.join("Cargo.toml"), manifest).unwrap();
+        std::fs::write(package.join("src/main.rs"), "fn main() {}\n").unwrap();
+        let build = |sdk: &Path| {
+            let mut cargo = cargo::clean(Command::new("cargo"));
+            cargo
+                .current_dir(&package)
+                .args(["build", "--quiet", "--offline"])
+                .env("RUSTC_WORKSPACE_WRAPPER", wrapper(sdk))
+                .env("CARGO_TARGET_DIR", package.join("target"));
+            run(&mut cargo).unwrap();
+            let file = std::fs::metadata(package.join("target/debug/one")).unwrap();
+            std::os::unix::fs::MetadataExt::ino(&file)
+        };
+        let (_old, old) = sdk_for_cargo("old");
+        let (_new, new) = sdk_for_cargo("new");
+        let first = build(&old);
+        assert_eq!(build(&old), first);
+        assert_ne!(build(&new), first);
     }
 
     #[test]
