@@ -13,17 +13,23 @@ use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The duration and size of the first build, for the person who waits for it.
 const FIRST_TIME: &str = "three to seven on two free processors, and 1 GB below target/";
 
-/// The kernel and the files of an image, in memory, before a run adds its own.
+/// The kernel and the files of an image, in memory, before a run adds its own. Another build may
+/// change the files that they were read from.
 pub struct Parts {
-    /// The kernel's ELF file.
-    pub kernel: PathBuf,
+    /// The kernel's ELF file, as the build has left it.
+    kernel: PathBuf,
+    /// Its contents.
+    kernel_bytes: Vec<u8>,
     bootstrap: String,
+    /// The contents of the programs that can be the bootstrap, by name.
+    bootstraps: BTreeMap<String, Vec<u8>>,
     tree: Tree,
 }
 
@@ -160,7 +166,14 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     // The kernel that is booted has no symbols; the other file is for debuggers.
     let kernel = kernel.with_extension("boot");
     std::fs::write(&kernel, &bytes).context(|| format!("write {}", kernel.display()))?;
-    tree.insert("boot/kernel", bytes, 0o644)?;
+    tree.insert("boot/kernel", bytes.clone(), 0o644)?;
+    let mut bootstraps = BTreeMap::new();
+    for package in &others {
+        for binary in binaries(package)? {
+            let bytes = read(&built(Target::Program, &binary))?;
+            bootstraps.insert(binary, bytes);
+        }
+    }
     for (inside, here) in &image.files {
         let path = workspace::root().join(here);
         if path.is_dir() {
@@ -171,7 +184,9 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     }
     Ok(Parts {
         kernel,
+        kernel_bytes: bytes,
         bootstrap: image.bootstrap,
+        bootstraps,
         tree,
     })
 }
@@ -187,6 +202,14 @@ fn mode_of(path: &Path) -> Result<u32> {
 }
 
 impl Parts {
+    /// Writes the kernel's ELF file to a directory and returns its path.
+    pub fn write_kernel(&self, directory: &Path) -> Result<PathBuf> {
+        let path = directory.join("kernel");
+        std::fs::write(&path, &self.kernel_bytes)
+            .context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
     /// Packs the image with the files that a run adds.
     pub fn pack(&self, additions: &Additions<'_>) -> Result<Vec<u8>> {
         let mut tree = self.tree.clone();
@@ -197,9 +220,10 @@ impl Parts {
             tree.insert(path, data.clone(), 0o644)?;
         }
         let first = additions.first.unwrap_or(&self.bootstrap);
-        let program = built(Target::Program, first);
-        let bootstrap = elf::flatten(&read(&program)?, initfs::BOOTSTRAP_ADDRESS)
-            .map_err(|failure| format!("{}: {}", program.display(), failure.message))?;
+        let program = self.bootstraps.get(first);
+        let program = program.ok_or_else(|| format!("{first} was not built with the image"))?;
+        let bootstrap = elf::flatten(program, initfs::BOOTSTRAP_ADDRESS)
+            .map_err(|failure| format!("{first}: {}", failure.message))?;
         let mut image = initfs::pack(&bootstrap, &tree)?;
         if initfs::unpack(&image)? != tree {
             return Err("the packed initfs does not read back as packed: a fault of xtask".into());
@@ -342,7 +366,32 @@ pub fn workspace_members() -> Result<Vec<String>> {
 mod tests {
     use super::*;
     use harness::base::cargo;
+    use harness::base::run_directory::RunDirectory;
     use std::collections::BTreeSet;
+
+    /// Another build into the same directory must not change the image of a run.
+    #[test]
+    fn an_image_needs_no_file_once_it_is_built() {
+        let address = initfs::BOOTSTRAP_ADDRESS;
+        let program = elf::tests::tiny(address, address);
+        let parts = Parts {
+            kernel: "/not/there".into(),
+            kernel_bytes: b"kernel".to_vec(),
+            bootstrap: "first".to_string(),
+            bootstraps: [("first".to_string(), program)].into(),
+            tree: Tree::default(),
+        };
+        assert!(parts.pack(&Additions::default()).is_ok());
+        let other = Additions {
+            first: Some("other"),
+            ..Additions::default()
+        };
+        let message = parts.pack(&other).unwrap_err().message;
+        assert_eq!(message, "other was not built with the image");
+        let directory = RunDirectory::new().unwrap();
+        let kernel = parts.write_kernel(directory.path()).unwrap();
+        assert_eq!(std::fs::read(kernel).unwrap(), b"kernel");
+    }
 
     /// Otherwise libraries would be compiled again for each choice of packages.
     #[test]
@@ -361,10 +410,7 @@ mod tests {
 
     /// The features with which each package is built for the image if these packages are built,
     /// from cargo's own plan of the build; nothing is compiled.
-    fn features(
-        image: &Image,
-        packages: &[String],
-    ) -> std::collections::BTreeMap<String, BTreeSet<String>> {
+    fn features(image: &Image, packages: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut cargo = cargo::in_project();
         cargo
             .env("RUSTC_BOOTSTRAP", "1")
@@ -378,7 +424,7 @@ mod tests {
         let text = String::from_utf8_lossy(&output.stdout);
         let plan: serde_json::Value = serde_json::from_str(&text)
             .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-        let mut features = std::collections::BTreeMap::<_, BTreeSet<_>>::new();
+        let mut features = BTreeMap::<_, BTreeSet<_>>::new();
         for unit in plan["units"].as_array().unwrap() {
             // Units for this machine, such as derive macros, have features of their own.
             if unit["platform"].is_string() {

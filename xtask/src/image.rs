@@ -52,7 +52,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;
     let iso = directory.join("skiff.iso");
     let step = TimedStep::start("making the ISO image");
-    make_iso(&iso, &parts.kernel, &initfs_path, MENU_SECONDS, MENU)?;
+    let kernel = parts.write_kernel(&directory)?;
+    make_iso(&iso, &kernel, &initfs_path, MENU_SECONDS, MENU)?;
     step.done();
     let bytes = std::fs::metadata(&iso).map_or(0, |data| data.len());
     println!("{}  {bytes} bytes", workspace::display(&iso));
@@ -85,9 +86,10 @@ impl Image for Parts {
         let path = directory.join("initfs");
         let initfs = self.pack(additions)?;
         std::fs::write(&path, initfs).context(|| format!("write {}", path.display()))?;
+        let kernel = self.write_kernel(directory)?;
         let files = |(node, line): (usize, &String)| match boot {
             Boot::Direct => Ok(BootFiles::Direct {
-                kernel: self.kernel.clone(),
+                kernel: kernel.clone(),
                 initfs: path.clone(),
                 command_line: line.clone(),
             }),
@@ -96,7 +98,7 @@ impl Image for Parts {
                 // The menu for hardware, with the first entry's command line replaced.
                 let mut menu = MENU.to_vec();
                 menu[0].command_line = line;
-                make_iso(&iso, &self.kernel, &path, NODE_MENU_SECONDS, &menu)?;
+                make_iso(&iso, &kernel, &path, NODE_MENU_SECONDS, &menu)?;
                 Ok(BootFiles::Iso {
                     image: iso,
                     uefi: boot == Boot::Uefi,
