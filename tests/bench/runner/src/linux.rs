@@ -211,7 +211,7 @@ impl Linux {
             .context(|| format!("create {}", directory.display()))?;
         let root = directory.join("root");
         if kernel_in(&root).is_none() || !root.join("bin/busybox").is_file() {
-            download(kind, &directory, &root)?;
+            whole(&root, |fresh| download(kind, &directory, fresh))?;
         }
         let (kernel, version) =
             kernel_in(&root).ok_or("the Linux package holds no kernel: remove target/bench")?;
@@ -406,8 +406,7 @@ impl Guest {
         let log = log_name(name)?;
         let errors = File::create(workspace::root().join(&log))
             .context(|| format!("create the log {log}"))?;
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let core = pin.then_some(guest % cores);
+        let core = pin.then(|| launch::core_of(guest)).flatten();
         let mut copy = errors
             .try_clone()
             .context(|| format!("share the log {log}"))?;
@@ -537,6 +536,20 @@ fn find(directory: &Path, name: &str) -> Option<PathBuf> {
     None
 }
 
+/// Makes a directory that is there with all its contents or not at all, also if this is
+/// interrupted: `fill` gets another one, which takes its place afterwards.
+fn whole(directory: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let fresh = directory.with_extension("new");
+    for old in [&fresh, directory] {
+        if old.exists() {
+            std::fs::remove_dir_all(old).context(|| format!("remove {}", old.display()))?;
+        }
+    }
+    std::fs::create_dir_all(&fresh).context(|| format!("create {}", fresh.display()))?;
+    fill(&fresh)?;
+    std::fs::rename(&fresh, directory).context(|| format!("put {} in place", directory.display()))
+}
+
 /// Downloads the packages of a kind and unpacks them into `root`.
 fn download(kind: Kind, directory: &Path, root: &Path) -> Result<()> {
     let step = TimedStep::start(match kind {
@@ -599,6 +612,22 @@ mod tests {
         drop(listener);
         assert!(!listens(&list(), &path), "only a connection is left");
         drop(client);
+    }
+
+    #[test]
+    fn an_interrupted_unpacking_leaves_nothing_behind_that_looks_whole() {
+        let place = RunDirectory::new().unwrap();
+        let root = place.path().join("root");
+        let unpack = |name: &str, result: Result<()>| {
+            whole(&root, |fresh| {
+                std::fs::write(fresh.join(name), "").unwrap();
+                result
+            })
+        };
+        assert!(unpack("first", Err("interrupted".into())).is_err());
+        assert!(!root.exists());
+        unpack("second", Ok(())).unwrap();
+        assert!(root.join("second").is_file() && !root.join("first").exists());
     }
 
     #[test]

@@ -183,6 +183,27 @@ impl Words {
     }
 }
 
+/// Returns the processor core to bind a guest with this number to, if that can be found out: this
+/// process may use only some of the machine's, for example in a container.
+pub fn core_of(guest: usize) -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let cores = allowed_cores(&status)?;
+    let index = guest.checked_rem(cores.len())?;
+    cores.get(index).copied()
+}
+
+/// Parses the list of cores in a process's status, such as `0-2,5`.
+fn allowed_cores(status: &str) -> Option<Vec<usize>> {
+    let list = |line: &str| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_string());
+    let mut cores = Vec::new();
+    for part in status.lines().find_map(list)?.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.parse().ok()?;
+        cores.extend(first..=last.parse().ok()?);
+    }
+    Some(cores)
+}
+
 /// Starts a QEMU with this command line, bound to a processor core if one is given. It ends with
 /// this process.
 pub fn start(
@@ -257,6 +278,28 @@ mod tests {
         {
             assert!(object.ends_with(",share=on"), "{object}");
         }
+    }
+
+    #[test]
+    fn guests_are_bound_to_cores_that_this_process_may_use() {
+        let cores = |list: &str| allowed_cores(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"));
+        assert_eq!(cores("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(cores("2,3"), Some(vec![2, 3]));
+        assert_eq!(cores(""), None);
+        assert_eq!(allowed_cores("Name:\tx\n"), None);
+        // With one core left, that is the one of every guest, also if it is not the first.
+        let core = core_of(1).unwrap();
+        let mut bound = Command::new("taskset");
+        bound.args([
+            "-c",
+            &core.to_string(),
+            "grep",
+            "Cpus_allowed_list",
+            "/proc/self/status",
+        ]);
+        let output = bound.output().unwrap();
+        let status = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(allowed_cores(&status), Some(vec![core]));
     }
 
     #[test]

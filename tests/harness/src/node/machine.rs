@@ -11,7 +11,7 @@ use crate::network::shared_memory::new_memory;
 use crate::node::freeze;
 use crate::node::image::BootFiles;
 use crate::node::keyboard::{Input, Keyboard};
-use crate::node::launch::Guest;
+use crate::node::launch::{self, Guest};
 use crate::node::logs::Logs;
 use crate::node::monitor::{Monitor, SCREEN_POLL};
 use crate::node::page_table_audit::{self, Audit};
@@ -231,7 +231,8 @@ impl Machine {
 
     fn guest(&self, node: usize, console: PathBuf) -> Guest {
         let process = std::process::id();
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        // The processors of one node are to run side by side.
+        let binds = self.plan.pin && self.plan.config.smp.starts_with("1,");
         let name = |memory: &File| format!("/proc/{process}/fd/{}", memory.as_raw_fd()).into();
         let directory = self.directory.path();
         Guest {
@@ -239,8 +240,7 @@ impl Machine {
             config: self.plan.config.clone(),
             memory_mib: self.plan.memory_mib,
             kvm: self.plan.kvm,
-            // The processors of one node are to run side by side.
-            core: (self.plan.pin && self.plan.config.smp.starts_with("1,")).then_some(node % cores),
+            core: binds.then(|| launch::core_of(node)).flatten(),
             boot: self.plan.boot[node].clone(),
             memories: self.memories.iter().map(name).collect(),
             links: (0..self.nodes())
