@@ -3,7 +3,8 @@
 //!
 //! The run is a list of steps. Each is a boot of guests or a program on this machine, repeated so
 //! that every comparison sees the same hour. A step that fails is reported, and the measures that
-//! need it become entries with an error; the command then fails. A missed goal is no failure.
+//! need it become entries with an error; the command then fails, and the page of the documentation
+//! stays as it was. A step that records nothing has failed, too. A missed goal is no failure.
 
 mod cpio;
 mod linux;
@@ -137,7 +138,9 @@ pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
 
 impl Bench<'_> {
     fn step(&mut self, step: Step) {
-        if let Err(failure) = self.try_step(step) {
+        let before = self.samples.count();
+        let result = self.try_step(step);
+        if let Err(failure) = checked(result, before, self.samples.count()) {
             eprintln!("    FAILED: {}", failure.message);
             self.failures.push((step.title(), failure.message));
         }
@@ -188,18 +191,19 @@ impl Bench<'_> {
         let json = results::json(setting, &entries, &self.samples, &self.failures)?;
         let path = directory.join("results.json");
         std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
-        self.picture(setting, &entries, partial || self.quick)?;
         // After a part of a run, only the measures of that part are shown.
         let left_out = |entry: &Entry| self.quick && FULL_ONLY.contains(&entry.name);
         let about = |entry: &&Entry| !left_out(entry) && (!partial || entry.ours.is_some());
         let shown: Vec<_> = entries.iter().filter(about).cloned().collect();
+        let missing = shown.iter().filter(|e| e.error.is_some()).count();
+        let is_whole = self.failures.is_empty() && missing == 0;
+        self.picture(setting, &entries, partial || self.quick || !is_whole)?;
         println!("\n{}", results::table(&shown));
         println!("{}", workspace::display(&path));
         println!("{}", setting.noise.text());
         println!("the whole run took {} s", start.elapsed().as_secs());
         println!("goals: {}", results::counts(&shown));
-        let missing = shown.iter().filter(|e| e.error.is_some()).count();
-        if self.failures.is_empty() && (partial || missing == 0) {
+        if is_whole || (partial && self.failures.is_empty()) {
             return Ok(());
         }
         Err(Failure::from(format!(
@@ -210,8 +214,8 @@ impl Bench<'_> {
 }
 
 impl Bench<'_> {
-    /// Writes the plots and the page: into the documentation after a full run, otherwise
-    /// elsewhere.
+    /// Writes the plots and the page: into the documentation after a full run without failures,
+    /// otherwise elsewhere.
     fn picture(&self, setting: &Setting, entries: &[Entry], aside: bool) -> Result<()> {
         let directory = match aside {
             true => workspace::make(Place::Bench)?,
@@ -241,6 +245,15 @@ impl Bench<'_> {
     }
 }
 
+/// The result of a step with the numbers of results before and after it: one that has recorded
+/// nothing has failed.
+fn checked(result: Result<()>, before: usize, after: usize) -> Result<()> {
+    match result {
+        Ok(()) if after == before => Err("no result was recorded".into()),
+        result => result,
+    }
+}
+
 /// Handles one line of a measuring program.
 fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step, text: &str) {
     match samples.take(step.prefix(), text) {
@@ -256,6 +269,20 @@ fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_without_results_has_failed() {
+        let mut samples = Samples::default();
+        let before = samples.count();
+        let failure = checked(Ok(()), before, samples.count()).unwrap_err();
+        assert_eq!(failure.message, "no result was recorded");
+        samples.add_value("boot_skiff", "ns", 1.0);
+        samples.add_value("boot_skiff", "ns", 1.0);
+        assert_eq!(samples.count(), 2);
+        assert!(checked(Ok(()), before, samples.count()).is_ok());
+        let failure = checked(Err("why".into()), 0, 0).unwrap_err();
+        assert_eq!(failure.message, "why");
+    }
 
     #[test]
     fn what_a_smoke_run_leaves_out_is_measured_otherwise() {

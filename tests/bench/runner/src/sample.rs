@@ -240,6 +240,11 @@ impl Samples {
         self.boot = boot;
     }
 
+    /// Counts the results that were recorded.
+    pub fn count(&self) -> usize {
+        self.runs.values().map(|(_, runs)| runs.len()).sum()
+    }
+
     /// Handles a line of a console. `prefix` distinguishes measures to which a program gives the
     /// same name.
     pub fn take(&mut self, prefix: &str, line: &str) -> Line {
