@@ -3,8 +3,8 @@
 //! overwrite it.
 
 use crate::base::report::{Context, Result};
+use crate::base::run_directory;
 use crate::base::workspace::{self, Place};
-use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -94,13 +94,8 @@ fn running_below(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
 
 /// Locks a folder; `None` if it is in use.
 fn lock(path: &Path) -> Result<Option<File>> {
-    let doing = || format!("lock {}", path.display());
-    let folder = File::open(path).context(doing)?;
-    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(folder)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error).context(doing),
-    }
+    let folder = File::open(path).context(|| format!("open {}", path.display()))?;
+    run_directory::lock(folder, path)
 }
 
 #[cfg(test)]
