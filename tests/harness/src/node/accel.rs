@@ -4,8 +4,11 @@
 use crate::base::report::{Context, Result};
 use crate::base::settings::Accel;
 use crate::base::workspace::{self, Place};
+use std::fmt;
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A boot sector: enables SSE, executes one SSE2 instruction, then ends QEMU with status 33.
@@ -45,28 +48,80 @@ pub fn use_kvm(accel: Accel) -> Result<bool> {
     }
 }
 
-/// Probes once and remembers the answer until `target/run` is removed.
+/// Probes once and remembers the answer: until `target/run` is removed, the machine has booted
+/// again or the user's access to KVM has changed. An answer that did not come in time may come the
+/// next time, so it counts for this process only.
 fn auto() -> Result<bool> {
-    let record = workspace::make(Place::Run)?.join("kvm-works");
-    if let Ok(answer) = std::fs::read_to_string(&record) {
-        return Ok(answer.trim() == "yes");
+    static LATE: AtomicBool = AtomicBool::new(false);
+    if LATE.load(Ordering::Relaxed) {
+        return Ok(false);
     }
-    let works = probe("kvm", PROBE_LIMIT)?.is_ok();
-    let answer = if works { "yes" } else { "no" };
-    eprintln!(
-        "    KVM {}",
-        if works {
-            "works and is used"
-        } else {
-            "does not work: emulating"
-        }
-    );
-    std::fs::write(&record, answer).context(|| format!("write {}", record.display()))?;
+    let record = workspace::make(Place::Run)?.join("kvm-works");
+    let key = key();
+    if let Some(works) = std::fs::read_to_string(&record)
+        .ok()
+        .and_then(|text| recorded(&text, &key))
+    {
+        return Ok(works);
+    }
+    let answer = probe("kvm", PROBE_LIMIT)?;
+    let words = match &answer {
+        Ok(()) => "works and is used".to_string(),
+        Err(Trouble::Late) => format!("does not answer ({}): emulating", Trouble::Late),
+        Err(Trouble::Ended(_)) => "does not work: emulating".to_string(),
+    };
+    eprintln!("    KVM {words}");
+    let works = answer.is_ok();
+    if let Err(Trouble::Late) = answer {
+        LATE.store(true, Ordering::Relaxed);
+    } else {
+        std::fs::write(&record, line(&key, works))
+            .context(|| format!("write {}", record.display()))?;
+    }
     Ok(works)
 }
 
+/// What the answer depends on: this boot of the machine, and whether the device can be used.
+fn key() -> String {
+    // Without /proc, all boots are taken for the same one.
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let device = OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    let access = device.map_or("no-device", |_| "device");
+    format!("{} {access}", boot.trim())
+}
+
+/// The text of a record.
+fn line(key: &str, works: bool) -> String {
+    format!("{key} {}", if works { "yes" } else { "no" })
+}
+
+/// The answer in a record, if it was given under the same conditions.
+fn recorded(text: &str, key: &str) -> Option<bool> {
+    [true, false]
+        .into_iter()
+        .find(|works| text.trim() == line(key, *works))
+}
+
+/// Why the tiny guest did not come to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    /// It did not end in time.
+    Late,
+    /// QEMU ended otherwise: how.
+    Ended(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late => f.write_str("did not end in time"),
+            Self::Ended(how) => write!(f, "ended QEMU with {how}"),
+        }
+    }
+}
+
 /// Whether the tiny guest comes to its end with this accelerator, in this time; else what happened.
-fn probe(accelerator: &str, limit: Duration) -> Result<std::result::Result<(), String>> {
+fn probe(accelerator: &str, limit: Duration) -> Result<std::result::Result<(), Trouble>> {
     let mut sector = PROBE.to_vec();
     sector.resize(510, 0);
     sector.extend_from_slice(&[0x55, 0xaa]);
@@ -99,13 +154,13 @@ fn probe(accelerator: &str, limit: Duration) -> Result<std::result::Result<(), S
         {
             break match status.code() {
                 Some(PROBE_STATUS) => Ok(()),
-                _ => Err(format!("ended QEMU with {status}{}", words(&mut child))),
+                _ => Err(Trouble::Ended(format!("{status}{}", words(&mut child)))),
             };
         }
         if start.elapsed() > limit {
             let _ = child.kill();
             let _ = child.wait();
-            break Err(format!("did not end within {} s", limit.as_secs()));
+            break Err(Trouble::Late);
         }
         std::thread::sleep(Duration::from_millis(20));
     };
@@ -130,6 +185,19 @@ fn words(child: &mut Child) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_answer_counts_only_under_its_conditions() {
+        for works in [true, false] {
+            let text = line("boot-1 device", works);
+            assert_eq!(recorded(&text, "boot-1 device"), Some(works));
+            assert_eq!(recorded(&text, "boot-2 device"), None);
+            assert_eq!(recorded(&text, "boot-1 no-device"), None);
+        }
+        // As earlier versions wrote it.
+        assert_eq!(recorded("no", &key()), None);
+        assert_eq!(recorded(&line(&key(), true), &key()), Some(true));
+    }
+
     /// The probe itself must work where a guest certainly does, or it would always say no.
     #[test]
     fn the_probe_comes_to_its_end_under_emulation() {
@@ -138,10 +206,9 @@ mod tests {
         if crate::base::packages::QEMU.present() {
             assert_eq!(probe("tcg", limit).unwrap(), Ok(()));
             let why = probe("no-such-accelerator", limit).unwrap().unwrap_err();
-            assert!(why.contains("no-such-accelerator"), "{why}");
+            assert!(why.to_string().contains("no-such-accelerator"), "{why}");
             // Nothing comes to its end in no time.
-            let why = probe("tcg", Duration::ZERO).unwrap().unwrap_err();
-            assert!(why.contains("did not end"), "{why}");
+            assert_eq!(probe("tcg", Duration::ZERO).unwrap(), Err(Trouble::Late));
         }
     }
 }
