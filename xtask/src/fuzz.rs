@@ -9,6 +9,7 @@
 use harness::base::cargo;
 use harness::base::packages;
 use harness::base::report::{Context, Failure, Result, TimedStep};
+use harness::base::run_directory::RunDirectory;
 use harness::base::settings::Settings;
 use harness::base::workspace::{self, Place};
 use std::collections::VecDeque;
@@ -33,11 +34,12 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cdebug-assertions";
 /// How long each target runs without `SECONDS=`.
 const USUAL: Duration = Duration::from_secs(60);
-/// How long each target makes new inputs for `make test`. All inputs that are kept, here and below
-/// `target/fuzz`, are run first, and their time counts.
+/// How long each target makes new inputs for `make test`. All inputs in the repository are run
+/// first, and their time counts.
 const SMOKE: Duration = Duration::from_secs(1);
-/// Seed of the new inputs of `make test`. It is always the same, so that a change, and not the
-/// draw, decides whether the stage finds something; without a seed, each run makes other inputs.
+/// Seed of the new inputs of `make test`. It is always the same, and so are the inputs that the
+/// stage begins with: it draws the same new inputs each time. How many of them it gets to in its
+/// time depends on the machine. Without a seed, each run makes other inputs.
 const SMOKE_SEED: &str = "-seed=1";
 /// Longest input, in bytes.
 const MAX_INPUT: usize = 1024;
@@ -69,15 +71,15 @@ pub fn command(settings: &Settings) -> Result<()> {
         return repeat(target, input);
     }
     let time = settings.seconds()?.unwrap_or(USUAL);
-    run_all(&targets, time, None)
+    report(&run_all(&targets, |target| run(target, time, false)))
 }
 
-/// The stage of `make test`: runs all inputs that are kept in all targets, and makes a few new
+/// The stage of `make test`: runs all inputs of the repository in all targets, and makes a few new
 /// ones.
 pub fn smoke() -> Result<()> {
     let targets = targets()?;
     build(&targets)?;
-    run_all(&targets, SMOKE, Some(SMOKE_SEED))
+    report(&run_all(&targets, |target| run(target, SMOKE, true)))
 }
 
 /// The names of all targets.
@@ -146,17 +148,23 @@ fn repeat(target: &str, input: &Path) -> Result<()> {
     Err(Failure::silent(1))
 }
 
-/// Runs targets one after the other. Each gets its time, whatever the others have found.
-fn run_all(targets: &[String], time: Duration, seed: Option<&str>) -> Result<()> {
-    let mut outcomes = Vec::new();
-    for target in targets {
-        outcomes.push(run(target, time, seed)?);
-    }
+/// Runs targets one after the other. Each gets its turn, whatever became of the others.
+fn run_all(
+    targets: &[String],
+    run: impl Fn(&str) -> Result<Outcome>,
+) -> Vec<(String, Result<Outcome>)> {
+    let results = targets.iter().map(|target| (target.clone(), run(target)));
+    results.collect()
+}
+
+/// Prints the results of all targets; an error if one of them is bad.
+fn report(results: &[(String, Result<Outcome>)]) -> Result<()> {
     println!(
         "     {:<10} {:>12} {:>8}  findings",
         "target", "executions", "seconds"
     );
-    for outcome in &outcomes {
+    let outcomes = results.iter().map(|(_, result)| result.as_ref());
+    for outcome in outcomes.flatten() {
         println!(
             "     {:<10} {:>12} {:>8}  {}",
             outcome.target,
@@ -165,23 +173,37 @@ fn run_all(targets: &[String], time: Duration, seed: Option<&str>) -> Result<()>
             usize::from(outcome.finding.is_some())
         );
     }
-    let found: Vec<_> = outcomes
-        .iter()
-        .filter_map(|outcome| Some((&outcome.target, outcome.finding.as_ref()?)))
-        .collect();
-    for (target, input) in &found {
-        let input = workspace::display(input);
-        println!("     {target}: repeat with `cargo xtask fuzz TARGET={target} INPUT={input}`");
+    let mut bad = 0;
+    for (target, result) in results {
+        let what = match result {
+            Ok(Outcome { finding: None, .. }) => continue,
+            Ok(Outcome {
+                finding: Some(input),
+                ..
+            }) => {
+                let input = workspace::display(input);
+                format!("repeat with `cargo xtask fuzz TARGET={target} INPUT={input}`")
+            }
+            Err(failure) => failure.message.clone(),
+        };
+        println!("     {target}: {what}");
+        bad += 1;
     }
-    match found.len() {
+    match bad {
         0 => Ok(()),
-        count => Err(format!("fuzz: {count} targets found something, see above").into()),
+        count => Err(format!("fuzz: {count} targets found something or failed, see above").into()),
     }
 }
 
-fn run(target: &str, time: Duration, seed: Option<&str>) -> Result<Outcome> {
+/// Runs a target for a time, with the inputs of the repository and, unless this is the stage of
+/// `make test`, those that earlier runs have found.
+fn run(target: &str, time: Duration, smoke: bool) -> Result<Outcome> {
     let kept = workspace::root().join(PLACE).join("corpus").join(target);
-    let grown = directory().join("corpus").join(target);
+    let fresh = RunDirectory::new()?;
+    let grown = match smoke {
+        true => fresh.path().join(target),
+        false => directory().join("corpus").join(target),
+    };
     let findings = directory().join("findings").join(target);
     for directory in [&grown, &findings] {
         std::fs::create_dir_all(directory)
@@ -195,7 +217,7 @@ fn run(target: &str, time: Duration, seed: Option<&str>) -> Result<Outcome> {
     let mut command = program(target);
     command
         .args([&grown, &kept])
-        .args(seed)
+        .args(smoke.then_some(SMOKE_SEED))
         .arg(format!("-max_total_time={}", time.as_secs()))
         .arg(format!("-max_len={MAX_INPUT}"))
         .arg(format!("-timeout={INPUT_TIMEOUT}"))
@@ -234,7 +256,7 @@ fn run(target: &str, time: Duration, seed: Option<&str>) -> Result<Outcome> {
     } else {
         tail.iter().for_each(|line| println!("     {line}"));
         let input = newest(&findings).filter(|input| Some(input) != before.as_ref());
-        let input = input.ok_or_else(|| format!("{target}: {status}, and no input is to blame"))?;
+        let input = input.ok_or_else(|| format!("{status}, and no input is to blame"))?;
         Some(input.0)
     };
     Ok(Outcome {
@@ -280,6 +302,30 @@ mod tests {
             Some(77)
         );
         assert_eq!(executions_in("INFO: seed corpus: files: 3"), None);
+    }
+
+    #[test]
+    fn a_target_that_fails_does_not_stop_the_others() {
+        let targets = ["dies", "finds", "passes"].map(str::to_string);
+        let run = |finding: fn(&str) -> Result<Option<PathBuf>>| {
+            run_all(&targets, |target| {
+                Ok(Outcome {
+                    target: target.to_string(),
+                    executions: 1,
+                    time: Duration::ZERO,
+                    finding: finding(target)?,
+                })
+            })
+        };
+        let results = run(|target| match target {
+            "dies" => Err("signal 9, and no input is to blame".into()),
+            "finds" => Ok(Some("/input".into())),
+            _ => Ok(None),
+        });
+        assert_eq!(results.len(), targets.len());
+        let message = report(&results).unwrap_err().message;
+        assert!(message.contains("2 targets"), "{message}");
+        assert!(report(&run(|_| Ok(None))).is_ok());
     }
 
     #[test]
