@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Crates that may contain unsafe code. All others inherit the lint that forbids it.
-const UNSAFE_HOMES: &[&str] = &[
+pub const UNSAFE_HOMES: &[&str] = &[
     "kernel",
     "lib/os/libc",
     "lib/libscif",
@@ -100,6 +100,9 @@ fn check() -> Result<Vec<Finding>> {
         findings.extend(check_text(&name, &text));
         if name.ends_with(".rs") {
             findings.extend(check_source(&name, &text));
+        }
+        if name.ends_with(".sh") {
+            findings.extend(check_waits(&name, &text));
         }
         if !name.ends_with(".md") {
             findings.extend(check_pages(&name, &text, |page| {
@@ -279,6 +282,19 @@ fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
     findings
 }
 
+/// Checks that a script looks at the result of each wait, in its line or by a step in the next one.
+fn check_waits(name: &str, text: &str) -> Vec<Finding> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let ignores = |at: &usize| {
+        let next = lines.get(at + 1).copied().unwrap_or_default();
+        let line = lines[*at];
+        line.starts_with("until_true ") && !line.contains("||") && !next.starts_with("step ")
+    };
+    let what = "nobody looks whether it came true: add `|| failed=1`, or a step behind it";
+    let found = (0..lines.len()).filter(ignores);
+    found.map(|at| Finding::new(name, at + 1, what)).collect()
+}
+
 /// Checks that the pipeline has no logic of its own, so that one command does the same anywhere.
 fn check_pipeline(text: &str) -> Vec<Finding> {
     let lines: Vec<_> = text.lines().collect();
@@ -391,6 +407,17 @@ fn check_dependency_list(used: &BTreeSet<String>, list: &str) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_result_of_a_wait_is_looked_at() {
+        let lines = |text: &str| {
+            let found = check_waits("x.sh", text);
+            found.iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        let good = "until_true x || failed=1\nuntil_true x\nstep x $? y\n";
+        assert!(lines(good).is_empty());
+        assert_eq!(lines("until_true x\nkill 1\n  until_true y\n"), [1, 3]);
+    }
 
     #[test]
     fn inputs_of_fuzz_targets_are_few() {

@@ -92,6 +92,6 @@ taken() {
     set -- $(grep '^connections_closing ' /scheme/scif/stats)
     [ "$2" -eq 0 ]
 }
-until_true taken
+until_true taken || failed=1
 scifctl
 exit "$failed"

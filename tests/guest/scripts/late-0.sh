@@ -34,7 +34,7 @@ reader=$!
 until_true [ -e /tmp/open ] && kill -0 "$reader" && [ ! -e /tmp/ended ]
 step connection-open $? "no connection that stays open"
 echo "LAUNCHER kill 1"
-until_true offline
+until_true offline || failed=1
 grep -q '^1 .* lost .* gone' /scheme/scif/nodes
 step node-lost $? "$(cat /scheme/scif/nodes)"
 offline

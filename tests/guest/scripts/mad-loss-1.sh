@@ -10,7 +10,7 @@ mad-test serve || failed=1
 # A program here is told that its port goes and comes.
 uverbs-test port &
 watcher=$!
-until_true has_context
+until_true has_context || failed=1
 micd=$(pid_of micd)
 kill -9 "$micd"
 until_true another micd "$micd"

@@ -23,14 +23,14 @@ mad-test gone &
 rust=$!
 umad-calls gone &
 c=$!
-until_true agents 3
+until_true agents 3 || failed=1
 ibd=$(pid_of ibd)
 kill -9 "$ibd"
 wait "$rust"
 step gone-for-rust $? "other errors"
 wait "$c"
 step gone-for-c $? "other errors"
-until_true another ibd "$ibd"
-until_true agents 1
+until_true another ibd "$ibd" || failed=1
+until_true agents 1 || failed=1
 madctl || failed=1
 exit "$failed"

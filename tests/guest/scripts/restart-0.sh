@@ -10,7 +10,7 @@ gone() { [ ! -e "$1" ]; }
 disks_are_there() { there /scheme/disk.scif/0 && there /scheme/disk.scif/1; }
 sums() { sha256sum < /scheme/disk.scif/0; sha256sum < /scheme/disk.scif/1; }
 
-until_true linked
+until_true linked || failed=1
 scif-restart 1 || failed=1
 
 # Disks over SCIF: the driver and both servers find the new micd, and the contents stay.
@@ -28,7 +28,7 @@ exec 7< /scheme/disk.scif/1
 has_context() { [ "$(cat /scheme/infiniband/contexts | wc -l)" -eq 2 ]; }
 uverbs-test port &
 watcher=$!
-until_true has_context
+until_true has_context || failed=1
 micd=$(pid_of micd)
 kill -9 "$micd"
 until_true another micd "$micd"

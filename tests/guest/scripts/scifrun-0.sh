@@ -16,7 +16,7 @@ check "wait for no node" $? 1
 scifctl wait 1 60
 check "wait for the card" $? 0
 # The card is there before its services are.
-until_true scifrun -n 1 true
+until_true scifrun -n 1 true || failed=1
 before=$(scifctl stats endpoints)
 
 check "output" "$(scifrun 1 echo one two)" "one two"

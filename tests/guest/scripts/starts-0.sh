@@ -24,7 +24,7 @@ heard() {
     [ -n "$text" ] || text=$(cat /scheme/scif/1/2050 2> /dev/null)
     [ -n "$text" ]
 }
-until_true heard
+until_true heard || failed=1
 [ "$text" = "started by hand" ]
 step message $? "another text: '$text'"
 exit "$failed"

@@ -20,7 +20,7 @@ held() {
     grep -E '^(handles|waiting|endpoints|connections|windows|pinned_pages|mapped_pages) ' /scheme/scif/stats
 }
 
-scifctl wait 1
+scifctl wait 1 || failed=1
 before=$(held)
 
 reach "$stp/1/2060"
@@ -68,7 +68,7 @@ dd if=/scheme/zero bs=1048576 count=1 >&7 2> /dev/null &
 writer=$!
 exec 7>&-
 # The ring is full: more than 200,000 bytes are not taken.
-until_true grep -qE ' 1/2065 +connected +0 +2[0-9]{5} ' /scheme/scif/connections
+until_true grep -qE ' 1/2065 +connected +0 +2[0-9]{5} ' /scheme/scif/connections || failed=1
 kill "$writer"
 wait "$writer"
 reach "$stp/1/2066"

@@ -47,7 +47,7 @@ stp-file put 0 2067 cut
 
 cat "$stp/accept/2068" > /tmp/got &
 reader=$!
-until_true grep -q first /tmp/got
+until_true grep -q first /tmp/got || failed=1
 kill "$reader"
 wait "$reader"
 

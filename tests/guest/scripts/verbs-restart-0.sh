@@ -12,7 +12,7 @@ until_true test -e /tmp/verbs-ids-begun
 step ids-have-begun $? "$(ps)"
 before=$(pid_of micd)
 kill -9 "$before"
-until_true another micd "$before"
+until_true another micd "$before" || failed=1
 wait "$ids"
 step ids-survive $? "see above"
 verbs-storm until-told 3 1 &

@@ -16,7 +16,7 @@ step another-device $? "it is there"
 ib-perf -s &
 server=$!
 is_served() { [ "$(ibctl contexts | wc -l)" -ge 2 ]; }
-until_true is_served
+until_true is_served || failed=1
 ib-perf 0 -n 100 --repetitions 2 --depth 16 --size 4K --json > /tmp/perf
 step perf $? "$(cat /tmp/perf)"
 cat /tmp/perf
@@ -32,7 +32,7 @@ step perf-unknown $? "it was measured"
 ib-perf 0 --test write_bw --size 64K -n 1000000 --repetitions 1 > /dev/null 2>&1 &
 client=$!
 is_streaming() { ibctl qps | grep -q RTS; }
-until_true is_streaming
+until_true is_streaming || failed=1
 ibctl watch 1 3 > /tmp/watched
 grep -qE ' RC +RTS +0x1 +[0-9]+ +[0-9]+ +[0-9]+ +[1-9][0-9]* .* ib-perf$' /tmp/watched
 step watch $? "$(cat /tmp/watched)"
