@@ -329,7 +329,7 @@ fn binaries(package: &str) -> Result<Vec<String>> {
 }
 
 /// The directory of a workspace member.
-fn package_directory(package: &str) -> Result<PathBuf> {
+pub fn package_directory(package: &str) -> Result<PathBuf> {
     for member in workspace_members()? {
         let path = workspace::root().join(&member).join("Cargo.toml");
         let text = String::from_utf8_lossy(&read(&path)?).into_owned();

@@ -6,11 +6,14 @@
 //! project, and most of its code that works for the project is inlined into the project's code and
 //! checked there.
 
+use crate::build;
 use crate::fuzz::TRIPLE;
+use crate::tidy::UNSAFE_HOMES;
 use harness::base::cargo;
+use harness::base::config;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
-use harness::base::workspace::Place;
+use harness::base::workspace::{self, Place};
 
 /// A sanitizer, and the tests that run under it.
 struct Kind {
@@ -22,10 +25,12 @@ struct Kind {
     options: (&'static str, &'static str),
     /// Calls of cargo, each as a line of arguments.
     calls: &'static [&'static str],
+    /// Whether the first call also gets the libraries with unsafe code.
+    with_unsafe: bool,
 }
 
 const KINDS: &[Kind] = &[
-    // The crates with unsafe code, and those that work on shared memory through them.
+    // The crates with unsafe code, and these, which work on shared memory through them.
     Kind {
         name: "address",
         place: Place::Address,
@@ -33,10 +38,11 @@ const KINDS: &[Kind] = &[
         // Tests leak memory on purpose that lives as long as the program.
         options: ("ASAN_OPTIONS", "detect_leaks=0"),
         calls: &[
-            "test --quiet --lib -p hal -p scheme -p client-memory -p skiff-libc -p scif -p micd \
-             -p pcid -p scif-abi -p scif-ring -p scif-core -p scheme-scif -p kernel-core",
+            "test --quiet --lib -p scif -p micd -p pcid -p scif-abi -p scif-ring -p scif-core \
+             -p scheme-scif -p kernel-core",
             "test --quiet --test plain -p scif-ring",
         ],
+        with_unsafe: true,
     },
     // The rings of a connection with its two ends on threads. It runs no tests: the test harness
     // passes them to threads through the standard library, and since that is not checked, it looks
@@ -47,6 +53,7 @@ const KINDS: &[Kind] = &[
         rustflags: "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
         options: ("TSAN_OPTIONS", "halt_on_error=1"),
         calls: &["run --quiet --release -p bench-native -- --quick"],
+        with_unsafe: false,
     },
 ];
 
@@ -59,13 +66,39 @@ pub fn command(settings: &Settings) -> Result<()> {
         return Err(format!("KIND={name}: must be address or thread").into());
     }
     for kind in kinds {
-        for call in kind.calls {
+        for call in calls(kind)? {
             println!("---- {}: cargo {call}", kind.name);
-            run(kind, call)?;
+            run(kind, &call)?;
         }
     }
     println!("sanitize: nothing found");
     Ok(())
+}
+
+/// The calls of cargo for a kind.
+fn calls(kind: &Kind) -> Result<Vec<String>> {
+    let mut calls: Vec<String> = kind.calls.iter().map(|call| call.to_string()).collect();
+    if let Some(first) = calls.first_mut().filter(|_| kind.with_unsafe) {
+        for library in unsafe_libraries()? {
+            *first += &format!(" -p {library}");
+        }
+    }
+    Ok(calls)
+}
+
+/// The packages with unsafe code whose libraries run on the development machine.
+fn unsafe_libraries() -> Result<Vec<String>> {
+    let homes: Vec<_> = UNSAFE_HOMES
+        .iter()
+        .map(|home| workspace::root().join(home))
+        .collect();
+    let mut libraries = Vec::new();
+    for library in config::tests()?.host_libraries {
+        if homes.contains(&build::package_directory(&library)?) {
+            libraries.push(library);
+        }
+    }
+    Ok(libraries)
 }
 
 fn run(kind: &Kind, call: &str) -> Result<()> {
@@ -93,4 +126,26 @@ fn run(kind: &Kind, call: &str) -> Result<()> {
         kind.name
     )
     .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_unsafe_code_that_runs_here_is_checked() {
+        let libraries = unsafe_libraries().unwrap();
+        for library in ["hal", "scheme", "client-memory", "skiff-libc", "libsocket"] {
+            assert!(libraries.iter().any(|found| found == library), "{library}");
+        }
+        assert!(!libraries.iter().any(|library| library == "scif"));
+        let call = calls(&KINDS[0]).unwrap().remove(0);
+        assert!(
+            libraries
+                .iter()
+                .all(|name| call.contains(&format!(" -p {name}"))),
+            "{call}"
+        );
+        assert_eq!(calls(&KINDS[1]).unwrap(), KINDS[1].calls);
+    }
 }
