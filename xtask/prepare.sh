@@ -40,7 +40,9 @@ if [ -n "$packages" ]; then
         want grub-efi-amd64-bin /usr/lib/grub/x86_64-efi/multiboot2.mod
         want xorriso xorriso
         want mtools mformat
-        if ! command -v rustup > /dev/null; then
+        # The cargo of rustup, which is beside rustup, has these as components.
+        cargo=$(command -v cargo)
+        if [ ! -x "${cargo%/*}/rustup" ]; then
             want rustfmt-web cargo-fmt
             want rust-web-clippy cargo-clippy
         fi

@@ -26,6 +26,7 @@ use harness::command::demo;
 use harness::node::image::{Additions, Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -358,11 +359,23 @@ fn host_cargo(subcommand: &str) -> Command {
 pub fn packages_wanted() -> Vec<Package> {
     let mut wanted = packages::all();
     wanted.extend(toolchain::packages());
-    // A rustup installation has these as components.
-    if Command::new("rustup").arg("--version").output().is_err() {
+    // The cargo of rustup has these as components.
+    if !cargo_is_of_rustup() {
         wanted.extend([packages::FORMATTER, packages::LINTER]);
     }
     wanted
+}
+
+/// Whether the user's cargo is that of rustup, which may be installed beside another one.
+fn cargo_is_of_rustup() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    has_cargo_of_rustup(std::env::split_paths(&path))
+}
+
+/// Whether the first directory with a cargo also has rustup, as which that cargo is installed.
+fn has_cargo_of_rustup(mut directories: impl Iterator<Item = PathBuf>) -> bool {
+    let first = directories.find(|directory| directory.join("cargo").is_file());
+    first.is_some_and(|directory| directory.join("rustup").is_file())
 }
 
 /// Makes sure that the user's cargo has a subcommand that is installed separately: as a component
@@ -376,11 +389,16 @@ fn ensure_component(subcommand: &str, component: &str, package: Package) -> Resu
         return Ok(());
     }
     println!("     cargo has no '{subcommand}': adding it");
-    let mut rustup = Command::new("rustup");
-    match rustup.args(["component", "add", component]).status() {
-        Ok(_) => {}
-        Err(_) => packages::ensure(&[package])?,
+    if cargo_is_of_rustup() {
+        // If this fails, perhaps the package helps.
+        let _ = Command::new("rustup")
+            .args(["component", "add", component])
+            .status();
     }
+    if works() {
+        return Ok(());
+    }
+    packages::ensure(&[package])?;
     if works() {
         return Ok(());
     }
@@ -471,6 +489,26 @@ fn demonstrate(settings: &Settings, image: &dyn Image) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn components_are_added_to_the_cargo_that_is_used() {
+        let place = RunDirectory::new().unwrap();
+        let directory = |name: &str, programs: &[&str]| {
+            let directory = place.path().join(name);
+            std::fs::create_dir(&directory).unwrap();
+            for program in programs {
+                std::fs::write(directory.join(program), "").unwrap();
+            }
+            directory
+        };
+        let empty = directory("empty", &[]);
+        let debian = directory("debian", &["cargo"]);
+        let rustup = directory("rustup", &["cargo", "rustup"]);
+        let is_of = |path: &[&PathBuf]| has_cargo_of_rustup(path.iter().copied().cloned());
+        assert!(is_of(&[&empty, &rustup, &debian]));
+        assert!(!is_of(&[&empty, &debian, &rustup]));
+        assert!(!is_of(&[&empty]));
+    }
 
     #[test]
     fn a_word_in_no_name_is_answered_with_the_names() {
