@@ -19,9 +19,9 @@ pub mod status {
     /// All scripts ended with 0, but a console reports a panic or an exception of a program, or an
     /// address of the kernel.
     pub const BAD_REPORT: u8 = 122;
-    /// A script's console ended without its status line.
+    /// A node ended without its script's status, or otherwise than by powering off.
     pub const NO_END_MARKER: u8 = 123;
-    /// The hard time limit passed.
+    /// The hard time limit passed: a script was at work, or a node had not powered off.
     pub const TIMEOUT: u8 = 124;
     /// A kernel panicked.
     pub const KERNEL_PANIC: u8 = 125;

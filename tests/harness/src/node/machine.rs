@@ -80,20 +80,24 @@ pub enum Event {
 pub enum End {
     /// The guest powered off.
     PowerOff,
-    /// The guest wrote this value to the exit port: a kernel panic.
-    ExitPort(u32),
+    /// The guest wrote to the exit port: a kernel panic.
+    ExitPort,
     /// A signal ended it (from us, or a crash of QEMU).
     Signal(i32),
     /// QEMU itself failed; its log says why.
     Failed(i32),
 }
 
+/// The value that a kernel that panics writes to the exit port (`kernel/src/arch/power.rs`).
+const PANIC_CODE: i32 = 0x31;
+
 fn end_of(status: std::process::ExitStatus) -> End {
+    // isa-debug-exit turns the value v into the status 2v + 1. Other statuses are of QEMU, or of
+    // the programs that start it, for example 127 if there is no QEMU.
+    const PANIC: i32 = PANIC_CODE << 1 | 1;
     match (status.code(), status.signal()) {
         (Some(0), _) => End::PowerOff,
-        // isa-debug-exit turns the value v into the status 2v + 1. QEMU's own failures are 1,
-        // which is why kernels write values other than 0.
-        (Some(code), _) if code > 1 && code % 2 == 1 => End::ExitPort(code as u32 >> 1),
+        (Some(PANIC), _) => End::ExitPort,
         (Some(code), _) => End::Failed(code),
         (None, signal) => End::Signal(signal.unwrap_or(0)),
     }
@@ -514,6 +518,7 @@ fn view(node: usize, seat: &Arc<Seat>, mut stream: UnixStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::workspace;
 
     #[test]
     fn ends() {
@@ -521,7 +526,11 @@ mod tests {
         assert_eq!(end_of(status(0)), End::PowerOff);
         assert_eq!(end_of(status(1)), End::Failed(1));
         assert_eq!(end_of(status(2)), End::Failed(2));
-        assert_eq!(end_of(status(0x21)), End::ExitPort(0x10));
+        assert_eq!(end_of(status(127)), End::Failed(127));
+        let kernel = workspace::root().join("kernel/src/arch/power.rs");
+        let line = format!("const PANIC_CODE: u8 = {PANIC_CODE:#x};");
+        assert!(std::fs::read_to_string(kernel).unwrap().contains(&line));
+        assert_eq!(end_of(status(0x63)), End::ExitPort);
         assert_eq!(
             end_of(std::process::ExitStatus::from_raw(9)),
             End::Signal(9)

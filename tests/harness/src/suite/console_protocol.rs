@@ -73,6 +73,8 @@ pub enum Meaning {
         /// The failure, if there was one.
         failure: Option<String>,
     },
+    /// A line that begins with `STEP` and has another form.
+    BadStep,
     /// `VALUE <name>: <value>`: must be the same on every node that prints it.
     Value {
         /// Name of the value.
@@ -130,21 +132,8 @@ pub fn meaning(line: &str) -> Option<Meaning> {
     if let Some(failed) = line.strip_prefix("abi: ").and_then(failures) {
         return Some(Meaning::ScriptStatus(i32::from(failed > 0)));
     }
-    if let Some((name, rest)) = line
-        .strip_prefix("STEP ")
-        .and_then(|rest| rest.split_once(": "))
-    {
-        let name = name.to_string();
-        return match rest.trim() {
-            "ok" => Some(Meaning::Step {
-                name,
-                failure: None,
-            }),
-            other => other.strip_prefix("FAIL").map(|detail| Meaning::Step {
-                name,
-                failure: Some(detail.trim().to_string()),
-            }),
-        };
+    if let Some(rest) = line.strip_prefix("STEP ") {
+        return Some(step(rest).unwrap_or(Meaning::BadStep));
     }
     if let Some((name, value)) = line
         .strip_prefix("VALUE ")
@@ -160,6 +149,17 @@ pub fn meaning(line: &str) -> Option<Meaning> {
         Ok(order) => Meaning::Order(order),
         Err(wrong) => Meaning::BadOrder(wrong),
     })
+}
+
+/// A step: `<name>: ok` or `<name>: FAIL <detail>`.
+fn step(text: &str) -> Option<Meaning> {
+    let (name, rest) = text.split_once(": ")?;
+    let failure = match rest.trim() {
+        "ok" => None,
+        other => Some(other.strip_prefix("FAIL")?.trim().to_string()),
+    };
+    let name = name.to_string();
+    Some(Meaning::Step { name, failure })
 }
 
 /// Whether a line has the report of a program: `PANIC <program>: …`.
@@ -238,6 +238,19 @@ mod tests {
     }
 
     #[test]
+    fn a_step_of_another_form_is_noticed() {
+        for line in [
+            "STEP x",
+            "STEP x:ok",
+            "STEP x: yes",
+            "STEP a: b: ok",
+            "STEP ",
+        ] {
+            assert_eq!(meaning(line), Some(Meaning::BadStep), "{line}");
+        }
+    }
+
+    #[test]
     fn endless_lines_are_cut_and_control_characters_replaced() {
         let mut splitter = Splitter::default();
         assert_eq!(splitter.push(&vec![b'x'; MAX_LINE_BYTES + 1]).len(), 1);
@@ -297,7 +310,6 @@ mod tests {
             Some(Meaning::ScriptStatus(1))
         );
         assert_eq!(meaning("abi: the test of 3 failed"), None);
-        assert_eq!(meaning("STEP a: b: ok"), None);
         assert_eq!(meaning("STEP greeting: ok"), step("greeting", None));
         assert_eq!(
             meaning("STEP greeting: FAIL got x"),

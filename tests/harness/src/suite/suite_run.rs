@@ -2,8 +2,9 @@
 //! guest suites.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
-//! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails,
-//! the others get a short time to end by themselves. A kernel panic ends the run at once.
+//! has ended and its node has powered off; nodes without a script, and nodes that stay, idle until
+//! then. When a script fails, the others get a short time to end by themselves. A kernel panic ends
+//! the run at once.
 
 use crate::base::config::{self, Node};
 use crate::base::report::{Failure, Result, status};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// How long other scripts may go on after one failed.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long a node may take to print the rest of its report, or to power off.
+/// How long a node whose kernel panicked may take to print the rest of its report.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// A run of scripts.
@@ -74,6 +75,10 @@ pub enum NodeEnd {
     KernelPanic,
     /// A script asked the launcher to cut its power.
     Killed,
+    /// Its script ended, but it had not powered off at the time limit.
+    StillOn,
+    /// Its QEMU failed, or it went off although nothing on it had to switch it off.
+    Broke,
 }
 
 /// The result of a run.
@@ -106,8 +111,8 @@ impl Outcome {
         match self.ends.iter().find_map(failed) {
             // Only the low byte reaches the parent of a process; it must not become success.
             Some(status) => u8::try_from(status).unwrap_or(1),
-            None if has(NodeEnd::TimedOut) => status::TIMEOUT,
-            None if has(NodeEnd::NoStatus) => status::NO_END_MARKER,
+            None if has(NodeEnd::TimedOut) || has(NodeEnd::StillOn) => status::TIMEOUT,
+            None if has(NodeEnd::NoStatus) || has(NodeEnd::Broke) => status::NO_END_MARKER,
             None => 0,
         }
     }
@@ -130,6 +135,8 @@ impl Outcome {
                     "still ran at the time limit (TIMEOUT= gives more seconds)".to_string()
                 }
                 NodeEnd::KernelPanic => "kernel panic".to_string(),
+                NodeEnd::StillOn => "had not powered off at the time limit".to_string(),
+                NodeEnd::Broke => "QEMU failed, or the node went off by itself".to_string(),
             };
             Some(format!("node {node}: {what} (log: {logs}/node{node}.log)"))
         };
@@ -234,6 +241,7 @@ impl Run {
         let logs = machine.logs().path().to_path_buf();
         let mut watch = Watch::new(machine, self, observer);
         watch.until_done();
+        watch.settle();
         watch.save_traces();
         Ok(watch.outcome(logs))
     }
@@ -258,6 +266,10 @@ struct Watch<'a> {
     restarts: Vec<bool>,
     /// Nodes that do not switch themselves off.
     stays: Vec<bool>,
+    /// Nodes whose power the launcher has cut since they were booted last.
+    killed: Vec<bool>,
+    /// The time limit of the whole run.
+    limit: Instant,
     deadline: Instant,
     /// Set when the deadline is an earlier one than the time limit.
     closing: bool,
@@ -270,6 +282,7 @@ impl<'a> Watch<'a> {
     fn new(machine: Machine, run: &Run, observer: &'a mut dyn Observer) -> Self {
         let works = |node: usize| run.bootstrap.is_some() || run.scripts.contains_key(&node);
         let idle = |node: usize| (!works(node)).then_some(NodeEnd::Idle);
+        let limit = Instant::now() + run.timeout;
         Self {
             machine,
             observer,
@@ -281,7 +294,9 @@ impl<'a> Watch<'a> {
             works: (0..run.nodes).map(works).collect(),
             restarts: vec![false; run.nodes],
             stays: (0..run.nodes).map(|node| run.stays(node)).collect(),
-            deadline: Instant::now() + run.timeout,
+            killed: vec![false; run.nodes],
+            limit,
+            deadline: limit,
             closing: false,
             program_panics: Vec::new(),
             exceptions: Vec::new(),
@@ -301,7 +316,12 @@ impl<'a> Watch<'a> {
 
     fn until_done(&mut self) {
         while !self.done() {
-            let Some(event) = self.machine.next(self.deadline) else {
+            // What a script that failed left undone does not excuse a node that cannot power off.
+            let deadline = match only_power_off_is_left(&self.ends) {
+                true => self.limit,
+                false => self.deadline,
+            };
+            let Some(event) = self.machine.next(deadline) else {
                 return;
             };
             match event {
@@ -345,12 +365,16 @@ impl<'a> Watch<'a> {
             Some(Meaning::Exception) => self.exceptions.push((node, text.to_string())),
             Some(Meaning::ScriptStatus(status)) if self.ends[node].is_none() => {
                 self.ends[node] = Some(NodeEnd::Status(status));
-                if let Some(limit) = time_left(&self.ends, status) {
-                    self.close_within(limit);
+                if status != 0 {
+                    // The others may wait for this one for ever.
+                    self.close_within(GRACE);
                 }
             }
             Some(Meaning::Order(order)) => self.obey(node, order),
             Some(Meaning::BadOrder(wrong)) => self.disobeyed(node, &wrong),
+            Some(Meaning::BadStep) => {
+                self.disobeyed(node, &format!("neither ok nor FAIL in '{text}'"));
+            }
             _ => {}
         }
     }
@@ -414,6 +438,9 @@ impl<'a> Watch<'a> {
                 if let Some(end) = self.ends.get_mut(node).filter(|end| end.is_none()) {
                     *end = Some(NodeEnd::Killed);
                 }
+                if let Some(killed) = self.killed.get_mut(node) {
+                    *killed = true;
+                }
                 self.machine.kill(node)
             }
             Order::Audit(node) => {
@@ -447,6 +474,7 @@ impl<'a> Watch<'a> {
     fn start(&mut self, node: usize) -> Result<()> {
         self.machine.start_node(node)?;
         self.running[node] = true;
+        self.killed[node] = false;
         if self.ends[node] == Some(NodeEnd::Killed) && self.works[node] {
             self.ends[node] = None;
         }
@@ -454,25 +482,45 @@ impl<'a> Watch<'a> {
     }
 
     fn ended(&mut self, node: usize, end: End) {
-        let end = match end {
-            End::ExitPort(_) => NodeEnd::KernelPanic,
-            _ if self.ends[node].is_some() => return,
-            End::PowerOff | End::Signal(_) | End::Failed(_) => {
-                eprintln!(
-                    "launcher: node {node} ended early ({end:?}); QEMU's words are in {}",
-                    crate::base::workspace::display(
-                        &self
-                            .machine
-                            .logs()
-                            .path()
-                            .join(format!("node{node}-qemu.log"))
-                    )
-                );
-                NodeEnd::NoStatus
-            }
-        };
-        self.ends[node] = Some(end);
+        let before = self.ends[node];
+        let now = end_after(before, end, self.killed[node]);
+        if before == Some(now) {
+            return;
+        }
+        if now != NodeEnd::KernelPanic {
+            let log = format!("node{node}-qemu.log");
+            let log = self.machine.logs().path().join(log);
+            let words = std::fs::read_to_string(&log).unwrap_or_default();
+            eprintln!(
+                "launcher: node {node} ended unexpectedly ({end:?}) {}; QEMU's words are in {}",
+                words.lines().last().unwrap_or_default(),
+                crate::base::workspace::display(&log)
+            );
+        }
+        self.ends[node] = Some(now);
         self.close_within(GRACE);
+    }
+
+    /// Determines the ends of the nodes that were still at work, or still on.
+    fn settle(&mut self) {
+        // In a closing run, those that were still at work were cut off because of another node.
+        let open = if self.closing {
+            NodeEnd::NoStatus
+        } else {
+            NodeEnd::TimedOut
+        };
+        // Otherwise there was no time to power off.
+        let had_time = only_power_off_is_left(&self.ends);
+        for (node, end) in self.ends.iter_mut().enumerate() {
+            let must_be_off = had_time && !self.stays[node];
+            match *end {
+                None => *end = Some(open),
+                Some(NodeEnd::Status(_)) if must_be_off && self.running[node] => {
+                    *end = Some(NodeEnd::StillOn);
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// Keeps what the SCIF drivers wrote down on nodes that cannot be asked any more.
@@ -495,18 +543,8 @@ impl<'a> Watch<'a> {
     }
 
     fn outcome(self, logs: PathBuf) -> Outcome {
-        // In a closing run, those that were still at work were cut off because of another node.
-        let open = if self.closing {
-            NodeEnd::NoStatus
-        } else {
-            NodeEnd::TimedOut
-        };
         Outcome {
-            ends: self
-                .ends
-                .into_iter()
-                .map(|end| end.unwrap_or(open))
-                .collect(),
+            ends: self.ends.into_iter().flatten().collect(),
             program_panics: self.program_panics,
             exceptions: self.exceptions,
             kernel_addresses: self.kernel_addresses,
@@ -515,17 +553,25 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// How long a run may still go on when a script has ended with this status, and nodes ended so far
-/// like this; `None`: as long as it was to.
-fn time_left(ends: &[Option<NodeEnd>], status: i32) -> Option<Duration> {
-    if ends.iter().all(Option::is_some) {
-        // All that is left is powering off.
-        Some(DRAIN)
-    } else if status != 0 {
-        // The others may wait for this one for ever.
-        Some(GRACE)
-    } else {
-        None
+/// Whether every script has ended and no node broke, so that all that is left is powering off.
+fn only_power_off_is_left(ends: &[Option<NodeEnd>]) -> bool {
+    let has_ended =
+        |end: &Option<NodeEnd>| !matches!(end, None | Some(NodeEnd::KernelPanic | NodeEnd::Broke));
+    ends.iter().all(has_ended)
+}
+
+/// How a node ended that had ended like `before` when its QEMU ended. `killed`: the launcher cut
+/// its power.
+fn end_after(before: Option<NodeEnd>, end: End, killed: bool) -> NodeEnd {
+    match (end, before) {
+        (End::ExitPort, _) => NodeEnd::KernelPanic,
+        (_, Some(before @ NodeEnd::KernelPanic)) => before,
+        (_, Some(before)) if killed => before,
+        (End::Signal(_) | End::Failed(_), Some(_)) => NodeEnd::Broke,
+        // An idle node has no reason to: with -no-reboot, a triple fault looks like this.
+        (End::PowerOff, Some(NodeEnd::Idle)) => NodeEnd::Broke,
+        (End::PowerOff, Some(before)) => before,
+        (_, None) => NodeEnd::NoStatus,
     }
 }
 
@@ -562,13 +608,36 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_soon_after_any_script_failed() {
-        let open = [Some(NodeEnd::Status(0)), None];
-        assert_eq!(time_left(&open, 0), None);
-        let failed = [None, Some(NodeEnd::Status(1))];
-        assert_eq!(time_left(&failed, 1), Some(GRACE));
-        let all = [Some(NodeEnd::Idle), Some(NodeEnd::Status(1))];
-        assert_eq!(time_left(&all, 1), Some(DRAIN));
+    fn a_node_gets_all_the_time_of_the_run_to_power_off() {
+        use NodeEnd::*;
+        let left = |ends: &[Option<NodeEnd>]| only_power_off_is_left(ends);
+        assert!(!left(&[Some(Status(0)), None]), "a script is at work");
+        assert!(left(&[Some(Idle), Some(Status(1)), Some(Killed)]));
+        assert!(!left(&[Some(Status(0)), Some(KernelPanic)]));
+        assert!(!left(&[Some(Status(0)), Some(Broke)]));
+    }
+
+    #[test]
+    fn no_end_of_a_machine_is_overlooked() {
+        use NodeEnd::*;
+        let crash = End::Signal(6);
+        let done = Some(Status(0));
+        for (before, end, killed, after) in [
+            (None, End::PowerOff, false, NoStatus),
+            (None, crash, false, NoStatus),
+            (done, End::PowerOff, false, Status(0)),
+            (done, crash, false, Broke),
+            (done, End::Failed(1), false, Broke),
+            (done, End::ExitPort, false, KernelPanic),
+            (done, crash, true, Status(0)),
+            (Some(Killed), crash, true, Killed),
+            (Some(Idle), End::PowerOff, false, Broke),
+            (Some(Idle), crash, false, Broke),
+            (Some(Idle), crash, true, Idle),
+            (Some(KernelPanic), End::PowerOff, false, KernelPanic),
+        ] {
+            assert_eq!(end_after(before, end, killed), after, "{before:?} {end:?}");
+        }
     }
 
     #[test]
@@ -618,5 +687,7 @@ mod tests {
         assert_eq!(status(&[NoStatus, Idle]), status::NO_END_MARKER);
         assert_eq!(status(&[Status(0), KernelPanic]), status::KERNEL_PANIC);
         assert_eq!(status(&[Status(0), Killed]), 0);
+        assert_eq!(status(&[Status(0), StillOn]), status::TIMEOUT);
+        assert_eq!(status(&[Status(0), Broke]), status::NO_END_MARKER);
     }
 }

@@ -178,10 +178,14 @@ fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()
     }
     let kernel_panic = outcome.ends.contains(&NodeEnd::KernelPanic);
     let program_panic = !outcome.program_panics.is_empty();
+    let failed = |end: &NodeEnd| matches!(end, NodeEnd::Status(status) if *status != 0);
+    let ended = |end: &NodeEnd| matches!(end, NodeEnd::Idle | NodeEnd::Killed | NodeEnd::Status(_));
+    let plain = outcome.ends.iter().all(ended);
     match suite.expect {
         Expect::KernelPanic if kernel_panic => return Ok(()),
         Expect::KernelPanic => return Err("no kernel panicked, but one had to".into()),
-        Expect::ProgramPanic if program_panic && !kernel_panic => return Ok(()),
+        Expect::ProgramPanic if program_panic && plain => return Ok(()),
+        Expect::ProgramPanic if program_panic => return Err("a node did not end well".into()),
         Expect::ProgramPanic => return Err("no program panicked, but one had to".into()),
         Expect::Success | Expect::Failure => {}
     }
@@ -189,9 +193,6 @@ fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()
         return Err(format!("a program panicked on node {node}: {line}").into());
     }
     judge_exceptions(suite, &outcome.exceptions)?;
-    let failed = |end: &NodeEnd| matches!(end, NodeEnd::Status(status) if *status != 0);
-    let ended = |end: &NodeEnd| !matches!(end, NodeEnd::NoStatus | NodeEnd::TimedOut);
-    let plain = !kernel_panic && outcome.ends.iter().all(ended);
     match suite.expect {
         Expect::Failure if plain && outcome.ends.iter().any(failed) => Ok(()),
         Expect::Failure => Err("a script had to end with a status other than 0".into()),
@@ -275,7 +276,13 @@ mod tests {
             let failure = judge(&good, &outcome(NodeEnd::Status(status), &[], &[]), &step);
             assert_eq!(failure.unwrap_err().message, message);
         }
-        for end in [NodeEnd::Status(1), NodeEnd::NoStatus, NodeEnd::TimedOut] {
+        for end in [
+            NodeEnd::Status(1),
+            NodeEnd::NoStatus,
+            NodeEnd::TimedOut,
+            NodeEnd::StillOn,
+            NodeEnd::Broke,
+        ] {
             assert!(judge(&good, &outcome(end, &[], &[]), &[]).is_err());
         }
     }
@@ -326,7 +333,11 @@ mod tests {
             .is_ok()
         );
         assert!(judge(&program, &outcome(NodeEnd::Status(101), &[], &[]), &[]).is_err());
+        for end in [NodeEnd::StillOn, NodeEnd::Broke, NodeEnd::KernelPanic] {
+            assert!(judge(&program, &outcome(end, &["PANIC x: "], &[]), &[]).is_err());
+        }
         let failure = suite(Expect::Failure);
+        assert!(judge(&failure, &outcome(NodeEnd::StillOn, &[], &[]), &[]).is_err());
         assert!(judge(&failure, &outcome(NodeEnd::Status(7), &[], &[]), &[]).is_ok());
         assert!(judge(&failure, &outcome(NodeEnd::TimedOut, &[], &[]), &[]).is_err());
         assert!(judge(&failure, &outcome(NodeEnd::Status(0), &[], &[]), &[]).is_err());
