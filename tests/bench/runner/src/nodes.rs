@@ -136,7 +136,7 @@ impl Nodes {
         let outcome = run.execute(image, &mut lines)?;
         let mut complaints = outcome.complaints();
         complaints.append(&mut lines.wrong_clocks);
-        for (node, text) in outcome.program_panics.iter().chain(&outcome.exceptions) {
+        for (node, text) in outcome.reports() {
             complaints.push(format!("node {node}: {text}"));
         }
         if complaints.is_empty() {

@@ -149,8 +149,8 @@ pub fn play(settings: &Settings, image: &dyn Image) -> Result<bool> {
     println!("booting {} nodes", demo.nodes);
     let mut score = Score::new(demo.nodes);
     let outcome = demo.execute(image, &mut score)?;
-    let quiet = outcome.program_panics.is_empty() && outcome.exceptions.is_empty();
-    for (node, line) in outcome.program_panics.iter().chain(&outcome.exceptions) {
+    let quiet = outcome.reports().next().is_none();
+    for (node, line) in outcome.reports() {
         println!("✗ node {node}: {line}");
     }
     let off = outcome.status() == 0;

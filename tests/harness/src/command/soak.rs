@@ -151,15 +151,11 @@ fn sessions(total: &Sums) -> u64 {
         .sum()
 }
 
-/// Failed steps, panics, exceptions and nodes that did not end well.
+/// Failed steps, panics, exceptions, addresses of the kernel and nodes that did not end well.
 fn violations(watch: &Watch, outcome: &Outcome) -> usize {
     let bad_ends = usize::from(outcome.status() != 0);
     let nothing_done = usize::from(sessions(&watch.total()) == 0);
-    watch.failed.len()
-        + outcome.program_panics.len()
-        + outcome.exceptions.len()
-        + bad_ends
-        + nothing_done
+    watch.failed.len() + outcome.reports().count() + bad_ends + nothing_done
 }
 
 fn report(watch: &Watch, outcome: &Outcome, seed: u64, took: Duration) -> String {
@@ -210,8 +206,7 @@ fn report(watch: &Watch, outcome: &Outcome, seed: u64, took: Duration) -> String
     );
     let lines = watch.failed.iter().cloned();
     let lines = lines.chain(outcome.complaints());
-    let lines = lines.chain(outcome.program_panics.iter().map(|(_, line)| line.clone()));
-    let lines = lines.chain(outcome.exceptions.iter().map(|(_, line)| line.clone()));
+    let lines = lines.chain(outcome.reports().map(|(_, line)| line.clone()));
     for line in lines {
         let _ = writeln!(text, "  {line}");
     }
@@ -271,6 +266,9 @@ mod tests {
         let mut bad = outcome(NodeEnd::Status(0));
         bad.program_panics.push((1, "PANIC micd".into()));
         assert_eq!(violations(&watch, &bad), 2);
+        let mut leak = outcome(NodeEnd::Status(0));
+        leak.kernel_addresses.push((1, "ffffffff80100000".into()));
+        assert_eq!(violations(&watch, &leak), 2);
         let text = report(&watch, &bad, 7, Duration::from_secs(1));
         assert!(text.contains("node 2: rma: byte 3") && text.ends_with("soak: 2 violations\n"));
     }
