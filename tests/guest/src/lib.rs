@@ -1,7 +1,7 @@
 //! Code that the guest test programs share: checks and their report, connections, the peer program.
 //!
 //! Each program prints one line per check, `STEP <program> <check>: ok` or `…: FAIL <detail>`, and
-//! ends with status 0 only if all were ok. Those that need a peer take a node
+//! ends with status 0 only if there was one and all were ok. Those that need a peer take a node
 //! number and expect `scif-peer` to run there; without one they start it themselves on the own
 //! node.
 #![no_std]
@@ -54,8 +54,10 @@ impl Suite {
         }
     }
 
-    /// Reports one check. `name` must not contain a colon.
+    /// Reports one check. `name` must not contain a colon before a space, which would end it in
+    /// the printed line.
     pub fn check(&mut self, name: &str, result: Result<(), String>) {
+        assert!(!name.contains(": "), "the name of a check: {name}");
         match result {
             Ok(()) => {
                 self.passed += 1;
@@ -90,13 +92,13 @@ impl Suite {
         );
     }
 
-    /// The program's exit status, after a line of totals.
+    /// The program's exit status, after a line of totals. No check at all is a failure, too.
     pub fn finish(self) -> i32 {
         println!(
             "{}: {} passed, {} failed",
             self.program, self.passed, self.failed
         );
-        i32::from(self.failed > 0)
+        i32::from(self.failed > 0 || self.passed == 0)
     }
 }
 

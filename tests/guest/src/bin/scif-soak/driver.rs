@@ -26,6 +26,11 @@ const KILL_TURNS: u64 = 20;
 const PROGRESS: Duration = Duration::from_secs(10);
 /// How long a node may take to be missed, and to be back.
 const NODE_TIME_LIMIT: Duration = Duration::from_secs(120);
+/// How much longer than asked for node 0 may go on until there was work of every kind, a kill and
+/// a restart: on a slow machine little happens in a short run.
+const WORK_TIME_LIMIT: Duration = Duration::from_secs(120);
+/// The signal by which programs are killed.
+const SIGKILL: i32 = 9;
 
 /// The counters that must be in the end as in the beginning.
 const COUNTERS: [&str; 10] = [
@@ -80,14 +85,22 @@ fn conduct(suite: &mut Suite, plan: Option<Plan>) -> Result<(), String> {
             let mut leader = Leader::new().map_err(text("listening"))?;
             let mut reaper = Reaper::new(&plan);
             let limit = Duration::from_secs(plan.seconds);
-            while start.elapsed() < limit || reaper.is_busy() {
+            loop {
+                let has_time = start.elapsed() < limit;
+                let lacks_work = !(TALLY.has_all() && reaper.has_restarted())
+                    && start.elapsed() < limit + WORK_TIME_LIMIT;
+                if !(has_time || lacks_work || reaper.is_busy()) {
+                    break;
+                }
                 band.turn()?;
                 leader.turn();
-                reaper.turn(start.elapsed() < limit)?;
+                reaper.turn(has_time || (lacks_work && !reaper.has_restarted()))?;
                 progress.turn(own);
                 sleep(TURN);
             }
             band.end();
+            suite.holds("sessions of every kind, and a kill", TALLY.has_all());
+            suite.holds("a node was restarted", reaper.has_restarted());
             let all_stopped = leader.stop(reaper.others);
             leader.dismiss();
             suite.holds("all other nodes stopped", all_stopped);
@@ -104,6 +117,7 @@ fn conduct(suite: &mut Suite, plan: Option<Plan>) -> Result<(), String> {
         }
     }
     progress.show(own);
+    suite.check("programs end only when killed", band.deserted());
     let after = settled(counters, &Ok(before))?;
     for ((name, before), after) in COUNTERS.iter().zip(before).zip(after) {
         suite.equal(name, after, before);
@@ -143,10 +157,12 @@ struct Band {
     reports: Fd,
     /// Turns until the next kill.
     until_kill: u64,
+    /// What ended without having been killed.
+    deserted: Option<String>,
 }
 
 /// The purpose of a program.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Part {
     Server(u16),
     Worker,
@@ -172,6 +188,7 @@ impl Band {
             players,
             reports: Fd::new(reports),
             until_kill: KILL_TURNS,
+            deserted: None,
         })
     }
 
@@ -179,7 +196,13 @@ impl Band {
     fn turn(&mut self) -> Result<(), String> {
         for player in &mut self.players {
             let ended = match &mut player.child {
-                Some(child) => child.try_wait().map_err(text("waiting"))?.is_some(),
+                Some(child) => {
+                    let status = child.try_wait().map_err(text("waiting"))?;
+                    if let Some(status) = status.filter(|status| status.signal() != Some(SIGKILL)) {
+                        self.deserted = Some(format!("{:?}: {status:?}", player.part));
+                    }
+                    status.is_some()
+                }
                 None => true,
             };
             if ended {
@@ -197,6 +220,11 @@ impl Band {
             }
         }
         Ok(())
+    }
+
+    /// Says which program, if any, ended without having been killed.
+    fn deserted(&self) -> Result<(), String> {
+        self.deserted.clone().map_or(Ok(()), Err)
     }
 
     /// Ends all.
@@ -230,6 +258,7 @@ struct Reaper {
     others: usize,
     random: Random,
     pause: Option<Duration>,
+    restarts: u64,
     state: State,
     since: Instant,
 }
@@ -250,10 +279,16 @@ impl Reaper {
         Self {
             others: 0,
             random: Random::new(plan.seed + 1),
+            restarts: 0,
             pause: (plan.restart_s > 0).then(|| Duration::from_secs(plan.restart_s)),
             state: State::Idle,
             since: Instant::now(),
         }
+    }
+
+    /// Whether there was a restart, or is to be none.
+    fn has_restarted(&self) -> bool {
+        self.restarts > 0 || self.pause.is_none()
     }
 
     fn is_busy(&self) -> bool {
@@ -271,7 +306,7 @@ impl Reaper {
         match self.state {
             State::Idle => {
                 let is_time = self.pause.is_some_and(|pause| waited >= pause) && may_kill;
-                if is_time && nodes.len() > self.others {
+                if is_time && self.others > 0 && nodes.len() > self.others {
                     let node = self.random.up_to(self.others as u64) as u16;
                     println!("LAUNCHER kill {node}");
                     self.go(State::Killed(node));
@@ -283,7 +318,10 @@ impl Reaper {
                 println!("LAUNCHER start {node}");
                 self.go(State::Booting(node));
             }
-            State::Booting(node) if nodes.contains(&node) => self.go(State::Idle),
+            State::Booting(node) if nodes.contains(&node) => {
+                self.restarts += 1;
+                self.go(State::Idle);
+            }
             State::Killed(node) if waited > NODE_TIME_LIMIT => {
                 return Err(format!("node {node} was killed and is still online"));
             }

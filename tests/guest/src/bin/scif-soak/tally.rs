@@ -64,6 +64,12 @@ impl Tally {
         self.killed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether sessions of every kind were whole, and a program was killed.
+    pub fn has_all(&self) -> bool {
+        let sums = self.whole.iter().chain([&self.killed]);
+        sums.into_iter().all(|sum| sum.load(Ordering::Relaxed) > 0)
+    }
+
     /// Sessions in which something was wrong.
     pub fn wrong(&self) -> u64 {
         self.wrong.load(Ordering::Relaxed)
