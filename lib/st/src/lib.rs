@@ -68,6 +68,8 @@ mod level0;
 mod listener;
 mod memory;
 mod options;
+#[cfg(test)]
+mod played;
 mod receiver;
 mod region;
 mod sender;

@@ -125,18 +125,7 @@ impl Listener {
         while let Some(next) = greeted.get_mut(index) {
             match next.handshake.advance() {
                 Ok(false) => index += 1,
-                Ok(true) => {
-                    let new = greeted.remove(index);
-                    let link = new.handshake.finish()?;
-                    // If a thread holds the queue, it is in `accept`.
-                    if new.is_watched
-                        && let Some(mut events) = self.events.try_lock()
-                        && let Some(events) = &mut *events
-                    {
-                        forget(events, &link);
-                    }
-                    return Ok(Some(link));
-                }
+                Ok(true) => return self.finish(greeted.remove(index)).map(Some),
                 Err(error) => {
                     greeted.remove(index);
                     return Err(error);
@@ -152,13 +141,30 @@ impl Listener {
                 handshake,
                 is_watched: false,
             });
-            // Peers that send nothing must not keep out those that do.
-            if greeted.len() > self.options.scif.backlog_length().max(1) as usize {
-                greeted.remove(0);
-                return Err(Error::TimedOut);
+            // Peers that send nothing must not keep out those that do. The oldest one may have
+            // sent its request after the look above.
+            if greeted.len() > self.options.waiting_clients() {
+                let mut oldest = greeted.remove(0);
+                return match oldest.handshake.advance()? {
+                    true => self.finish(oldest).map(Some),
+                    false => Err(Error::TimedOut),
+                };
             }
         }
         Ok(None)
+    }
+
+    /// The connection of a peer that has sent its request.
+    fn finish(&self, new: Greeted) -> Result<Connection> {
+        let link = new.handshake.finish()?;
+        // If a thread holds the queue, it is in `accept`.
+        if new.is_watched
+            && let Some(mut events) = self.events.try_lock()
+            && let Some(events) = &mut *events
+        {
+            forget(events, &link);
+        }
+        Ok(link)
     }
 }
 
@@ -176,4 +182,43 @@ fn forget(events: &mut Queue<()>, link: &Connection) {
 pub fn connect(to: PortId, options: &Options) -> Result<Connection> {
     setup::layout(options.setup)?;
     Connection::request(options.scif.connect(to)?, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use st_core::record::RECORD_BYTES;
+    use st_core::setup::Refused;
+
+    use super::*;
+    use crate::played::Driver;
+
+    #[test]
+    fn no_more_silent_clients_than_63_are_waited_for() {
+        let driver = Driver::default();
+        driver.play(|| {
+            let listener = Listener::with_options(&Options::new().backlog(1000));
+            let listener = listener.expect("a listener");
+            driver.waiting.set(63);
+            assert!(matches!(listener.try_accept(), Ok(None)));
+            driver.waiting.set(1);
+            assert_eq!(listener.try_accept().err(), Some(Error::TimedOut));
+        });
+    }
+
+    #[test]
+    fn a_client_that_has_spoken_is_not_dropped_as_silent() {
+        let driver = Driver::default();
+        driver.play(|| {
+            let listener = Listener::with_options(&Options::new().backlog(1));
+            let listener = listener.expect("a listener");
+            driver.waiting.set(1);
+            assert!(matches!(listener.try_accept(), Ok(None)));
+            // The oldest one speaks when the next one is being accepted. What it says is wrong,
+            // which shows that it is listened to.
+            driver.waiting.set(1);
+            driver.speak_after(2, &[0xff; RECORD_BYTES]);
+            let refused = listener.try_accept().err();
+            assert_eq!(refused, Some(Error::Refused(Refused::Protocol)));
+        });
+    }
 }

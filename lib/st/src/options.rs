@@ -5,6 +5,9 @@ use core::time::Duration;
 use scif::{Port, Waiting};
 use st_core::{reliable, setup};
 
+/// Most clients of a listener that are waited for, each of which takes a descriptor.
+const MOST_CLIENTS: usize = 63;
+
 /// The options of an end: by default any port, 4 channels of 64 slots and adaptive waiting, and
 /// for sessions 64 kept transfers and 30 s to connect again.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +94,12 @@ impl Options {
     pub const fn reconnect_timeout(mut self, time: Duration) -> Self {
         self.reconnect_timeout = time;
         self
+    }
+
+    /// How many clients of a listener are waited for: the backlog, but at least one.
+    pub(crate) fn waiting_clients(&self) -> usize {
+        let backlog = usize::try_from(self.scif.backlog_length()).unwrap_or(0);
+        backlog.clamp(1, MOST_CLIENTS)
     }
 
     /// The options in the form that the engine of sessions takes.

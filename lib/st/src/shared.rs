@@ -13,6 +13,7 @@ use scif::{
     Arrived, Endpoint, Errno, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll,
     raw,
 };
+use scif_abi::limits::MAX_ENDPOINT_RING_BYTES;
 use st_core::connection::{Connection, Update};
 use st_core::queue;
 use st_core::record::{RECORD_BYTES, Record};
@@ -24,6 +25,10 @@ use crate::memory::{OwnWindow, Windows};
 
 /// Most bytes of the stream that are received at a time.
 const PIECE: usize = 16 * RECORD_BYTES;
+
+/// Most bytes that one call receives: as many as a stream can hold, so it takes all that had
+/// arrived when it began, and a peer that sends without end holds no caller for ever.
+const MOST_TAKEN: usize = MAX_ENDPOINT_RING_BYTES as usize;
 
 /// The end of a connection, as far as it is known: it has not ended; the peer has broken the
 /// protocol; the peer has announced its end; SCIF has reported the end.
@@ -264,7 +269,7 @@ impl Shared {
         }
         // The stream may still hold records, which are no longer of use.
         let mut bytes = [0; PIECE];
-        for _ in 0..256 * 1024 / PIECE + 1 {
+        for _ in 0..MOST_TAKEN / PIECE + 1 {
             match self.endpoint.recv(&mut bytes, RecvFlags::empty()) {
                 Err(error) => return error.into(),
                 Ok(0) => break,
@@ -315,7 +320,8 @@ impl Shared {
     }
 
     /// Takes the records that have arrived, and wakes the threads that sleep, except `reader`.
-    /// Returns whether there were any.
+    /// Returns whether there were any. What arrives meanwhile may be left for the next call; then
+    /// it wakes `reader`, too.
     ///
     /// # Errors
     /// `Broken`, and those of the end.
@@ -336,7 +342,13 @@ impl Shared {
     /// `asks`: if nothing more has arrived, the driver is asked now and then whether it is alive.
     fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>, asks: bool) -> Result<bool> {
         let mut any = false;
+        let mut taken_bytes = 0;
         loop {
+            if taken_bytes >= MOST_TAKEN {
+                // No event follows for bytes that are left, so nobody may sleep now.
+                inbox.wake(None);
+                return Ok(any);
+            }
             if self.over.load(Ordering::Relaxed) != LIVE {
                 return Err(self.reason());
             }
@@ -352,6 +364,7 @@ impl Shared {
                 }
             };
             any = true;
+            taken_bytes += count;
             let (endpoint, over) = (&self.endpoint, &self.over);
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
             let sessions = &mut inbox.sessions;
@@ -584,6 +597,26 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
+    use crate::played::Driver;
+
+    #[test]
+    fn a_peer_that_sends_without_end_holds_no_caller() {
+        let driver = Driver::default();
+        driver.send_for_ever(&Record::Wake { channel: 0 });
+        driver.play(|| {
+            let shared = driver.connection(&Options::new());
+            let bell = Arc::new(Fd::new(77));
+            shared.add_sleeper(1, &bell);
+            assert_eq!(shared.take_records(None), Ok(true));
+            let once = driver.received.get();
+            assert!((MOST_TAKEN..MOST_TAKEN + PIECE).contains(&once), "{once}");
+            // It may not sleep, because it has left bytes behind.
+            assert_eq!(shared.fall_asleep(1), Ok(true));
+            assert_eq!(driver.rung(77), 1);
+            assert!(!shared.inbox.lock().sleepers[0].sleeps);
+        });
+    }
 
     #[test]
     fn a_record_that_is_begun_is_sent_unless_the_connection_has_ended() {

@@ -132,9 +132,7 @@ impl Inside {
             self.listener = Listener::with_options(&options.port(self.port)).ok();
         }
         let deadline = Deadline::after(NAMING_TIME)?;
-        let backlog = usize::try_from(options.scif.backlog_length())
-            .unwrap_or(0)
-            .max(1);
+        let backlog = options.waiting_clients();
         for _ in 0..MOST_AT_ONCE {
             let Some(listener) = &self.listener else {
                 break;
