@@ -287,21 +287,22 @@ impl Session {
     /// Lets the peer put data into this memory for as long as the session lives.
     ///
     /// # Errors
-    /// `Busy`: there is memory already. Those of [`push`](Self::push).
+    /// `Busy`: there is memory already. Those of registering memory, such as `EAGAIN` for the limit
+    /// on pinned pages: the session has no memory then, and goes on. Those of [`push`](Self::push).
     pub fn map(&mut self, memory: Memory) -> Result<&View> {
         self.check()?;
         if self.memory.is_some() {
             return Err(Error::Busy);
         }
-        let memory = self.memory.insert(memory);
-        // A connection that cannot have it is given up; the next one gets it when it begins.
         if let Some(shared) = &self.shared {
-            self.registered = Registered::new(shared, CHANNEL, memory.range(), 0).ok();
-            if self.registered.is_none() {
-                self.give_up()?;
+            match Registered::new(shared, CHANNEL, memory.range(), 0) {
+                Ok(registered) => self.registered = Some(registered),
+                // The next connection gets it when it begins.
+                Err(error) if error.is_end() => self.give_up()?,
+                Err(error) => return Err(error),
             }
         }
-        self.memory().ok_or(Error::Invalid)
+        Ok(self.memory.insert(memory))
     }
 
     /// The memory that was [mapped](Self::map).
@@ -380,20 +381,24 @@ impl Session {
         self.close();
         self.rest = None;
         self.sleeper.watch(&shared)?;
-        let begin = || -> Result<Option<Registered>> {
-            shared.send(&Record::State {
-                channel: CHANNEL,
-                state: own_state,
-            })?;
-            let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range(), 0);
-            self.memory.as_ref().map(map).transpose()
-        };
-        let begun = begin();
-        self.shared = Some(shared);
-        match begun {
-            Ok(registered) => self.registered = registered,
+        let sent = shared.send(&Record::State {
+            channel: CHANNEL,
+            state: own_state,
+        });
+        let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range(), 0);
+        let registered = match sent {
+            Ok(_) => self.memory.as_ref().map(map).transpose(),
             // The connection was lost at once.
-            Err(_) => return self.give_up(),
+            Err(_) => Err(Error::Ended),
+        };
+        self.shared = Some(shared);
+        match registered {
+            Ok(registered) => self.registered = registered,
+            Err(error) => {
+                self.give_up()?;
+                // The caller learns why the memory cannot be had; its next call tries again.
+                return if error.is_end() { Ok(()) } else { Err(error) };
+            }
         }
         match state {
             Some(state) => Ok(self.engine.answer(state)?),
@@ -543,5 +548,77 @@ fn fault<E>(fault: Fault<E>) -> Error {
     match fault {
         Fault::Over(over) => over.into(),
         Fault::Memory(_) => Error::from(Over::Broken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use st_core::record::SessionState;
+    use syscall::error::{EAGAIN, ENODEV};
+
+    use super::*;
+    use crate::played::Driver;
+
+    /// A session that a client of the played peer has begun.
+    fn accepted(driver: &Driver) -> Session {
+        let options = Options::new().channels(CHANNEL + 1);
+        let state = SessionState {
+            key: 7,
+            is_new: true,
+            taken: 0,
+        };
+        let engine = reliable::Session::accept(state, options.session(), 0);
+        let desk = Desk::new(&options).expect("a desk");
+        let way = Reconnect::Server(Arc::new(desk));
+        let session = Session::new(engine.expect("a new session"), way, &options);
+        let mut session = session.expect("a session");
+        let arrival = Arrival {
+            shared: driver.connection(&options),
+            state: Some(state),
+        };
+        session.enter(arrival).expect("a connection");
+        session
+    }
+
+    fn memory() -> Memory {
+        Memory::new(4096).expect("memory")
+    }
+
+    #[test]
+    fn memory_that_cannot_be_registered_is_refused_and_the_connection_kept() {
+        let driver = Driver::default();
+        driver.play(|| {
+            let mut session = accepted(&driver);
+            driver.refusal.set(EAGAIN);
+            let refused = session.map(memory()).map(drop);
+            assert_eq!(refused.map_err(Error::errno), Err(EAGAIN));
+            assert!(session.is_connected() && session.memory().is_none());
+            driver.refusal.set(0);
+            assert!(session.map(memory()).is_ok());
+            assert!(session.is_connected());
+        });
+    }
+
+    #[test]
+    fn memory_for_a_connection_that_ends_is_for_the_next_one() {
+        let driver = Driver::default();
+        driver.play(|| {
+            let mut session = accepted(&driver);
+            driver.refusal.set(ENODEV);
+            assert!(session.map(memory()).is_ok());
+            assert!(!session.is_connected() && session.memory().is_some());
+            // The next one cannot have it, which the caller learns.
+            driver.refusal.set(EAGAIN);
+            let arrival = || Arrival {
+                shared: driver.connection(&Options::new().channels(CHANNEL + 1)),
+                state: None,
+            };
+            let entered = session.enter(arrival());
+            assert_eq!(entered.map_err(Error::errno), Err(EAGAIN));
+            assert!(session.shared.is_none() && session.memory().is_some());
+            driver.refusal.set(0);
+            assert_eq!(session.enter(arrival()), Ok(()));
+            assert!(session.shared.is_some() && session.registered.is_some());
+        });
     }
 }
