@@ -1,11 +1,12 @@
 //! Level 0: Schedule Headers that the program makes itself.
 
 use scif::RmaFlags;
-use scif::raw::{Source, Target};
+use scif::raw::{Room, Source, Target};
 use st_core::connection::Connection;
 use st_core::header::{Flags, Header, Operation, PAYLOAD_BYTES};
 use st_core::level0::{Action, Function, Refused, plan};
 use st_core::queue::{Descriptor, Kind};
+use syscall::error::EFAULT;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -67,7 +68,8 @@ impl Sender {
     ///
     /// # Errors
     /// `Invalid`: no operation, a wrong port or key, or local memory that does not fit the
-    /// operation. `NotAllowed`: an operation on connections. `Outside`, `Gone`, `WouldBlock`,
+    /// operation. `NotAllowed`: an operation on connections. `EFAULT`: local memory that cannot be
+    /// read or written; nothing has changed in the peer's memory. `Outside`, `Gone`, `WouldBlock`,
     /// `TimedOut`. `Ended`, `Broken`, `ENODEV`: the connection has ended.
     pub fn raw(
         &mut self,
@@ -98,14 +100,16 @@ impl Sender {
                 let from = self.remote(deadline)?.buffer(ahead)?;
                 self.get_raw(to, from)?;
             }
-            (Action::Fetch(ahead, function), Local::To(to)) => {
+            (Action::Fetch(ahead, function), Local::To(mut to)) => {
                 let place = self.remote(deadline)?.buffer(ahead)?;
+                // First, because the operation cannot be undone.
+                let mut room = to.writable().ok_or(syscall::error::Error::new(EFAULT))?;
                 let value = match function {
                     Function::Increment => self.fetch_add(place, 1),
                     Function::Decrement => self.fetch_sub(place, 1),
                     Function::Clear => self.fetch_clear(place),
                 }?;
-                store(to, &value.to_le_bytes())?;
+                room.copy_in(&value.to_le_bytes());
             }
             _ => return Err(Error::Invalid),
         }
@@ -125,18 +129,6 @@ impl Sender {
         let read = shared.endpoint.vread_target(to, offset, RmaFlags::SYNC);
         read.map_err(transfer_error)
     }
-}
-
-/// Copies bytes into the program's memory.
-fn store(to: Target<'_>, bytes: &[u8]) -> Result<()> {
-    match to {
-        Target::Slice(slice) => slice.copy_from_slice(bytes),
-        Target::Range(range) => {
-            let writable = range.writable().ok_or(Error::Invalid);
-            writable?.copy_in(bytes);
-        }
-    }
-    Ok(())
 }
 
 impl Receiver {
@@ -168,5 +160,50 @@ impl Receiver {
             payload: descriptor.bytes().try_into().ok(),
             length: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scif::Waiting;
+    use scif::raw::Range;
+    use st_core::record::Record;
+    use st_core::region::Region;
+    use syscall::error::EOPNOTSUPP;
+
+    use super::*;
+    use crate::channel::Channel;
+    use crate::options::Options;
+    use crate::played::Driver;
+
+    #[test]
+    fn a_locked_operation_needs_a_place_for_the_former_value() {
+        let driver = Driver::default();
+        driver.play(|| {
+            let shared = driver.connection(&Options::new());
+            let region = Region {
+                base: 0x1000,
+                length: 4096,
+                offset: 0x1000,
+                generation: 1,
+                origin: 0,
+            };
+            let announced = Record::Announce { channel: 0, region };
+            driver.speak_after(0, &announced.encode());
+            let channel = Channel::attach(&shared, 0, Waiting::Sleep).expect("a channel");
+            let (mut tx, _rx) = channel.split();
+            let header = Header::new(Operation::Get, Flags::FETCH_INCREMENT);
+            let mut fetch = |to| {
+                let fetched = tx.raw(&header, None, Local::To(to), Deadline::Now);
+                fetched.map_err(Error::errno)
+            };
+            let [mut place, mut other] = [[0; 8]; 2];
+            // The played peer has no memory for it.
+            let to = Target::Slice(&mut place);
+            assert_eq!(fetch(to), Err(EOPNOTSUPP));
+            // The played system says of no address that it can be written.
+            let to = Target::Range(Range::of(&mut other));
+            assert_eq!(fetch(to), Err(EFAULT));
+        });
     }
 }
