@@ -10,8 +10,10 @@ use super::{
 use crate::agents::AgentId;
 use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, class};
 
-/// Most messages of all senders that are being reassembled, or are remembered for their last ACK.
+/// Most messages of all senders that are being reassembled.
 const MAX_TRANSFERS: usize = 256;
+/// Most messages of all senders that are remembered for their last ACK.
+const MAX_COMPLETE: usize = 256;
 /// Most bytes of all messages that are not complete.
 const MAX_BYTES: usize = 32 << 20;
 
@@ -57,6 +59,8 @@ struct Sender {
 pub struct SegmentOutcome {
     /// A datagram for the sender.
     pub answer: Option<Mad>,
+    /// Whether the message has one more segment without a gap before it.
+    pub has_moved: bool,
     /// The message, if it is complete: the first datagram as it came, then the data of the others.
     pub message: Option<Vec<u8>>,
     /// Messages of other senders that were given up for this one, with the datagrams that tell
@@ -124,6 +128,11 @@ impl Receiver {
     /// The datagram that ends the message.
     fn refusal(&self, reason: u8) -> Mad {
         abort(&self.first, self.header_bytes(), reason)
+    }
+
+    /// Whether segments are missing.
+    fn is_open(&self) -> bool {
+        !self.is_complete
     }
 
     /// Bytes of memory that it takes.
@@ -201,6 +210,8 @@ impl Receiver {
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
     receivers: BTreeMap<Transfer, Receiver>,
+    /// How many of them are complete.
+    complete: usize,
     /// Bytes of memory that they take.
     bytes: usize,
 }
@@ -222,12 +233,20 @@ impl Incoming {
         let header_bytes = class::header_bytes(mad.header.class);
         let rmpp = mad.rmpp();
         let refuse = |reason| SegmentOutcome::answer(abort(mad, header_bytes, reason));
-        if rmpp.status != 0 {
-            return refuse(reason::BAD_STATUS);
-        }
         let number = rmpp.segment.get();
-        if (number == 1) != (rmpp.flags & flag::FIRST != 0) {
-            return refuse(reason::BAD_FIRST);
+        let wrong = if rmpp.status != 0 {
+            Some(reason::BAD_STATUS)
+        } else if (number == 1) != (rmpp.flags & flag::FIRST != 0) {
+            Some(reason::BAD_FIRST)
+        } else {
+            None
+        };
+        if let Some(reason) = wrong {
+            // A message that has come whole stays, so that its repetitions are known.
+            if self.receivers.get(&transfer).is_some_and(Receiver::is_open) {
+                self.forget(&transfer);
+            }
+            return refuse(reason);
         }
         let is_known = self.knows(&transfer);
         if !is_known && number != 1 {
@@ -241,14 +260,17 @@ impl Incoming {
             .receivers
             .entry(transfer)
             .or_insert_with(|| Receiver::new(*mad, now));
-        let before = receiver.bytes();
+        let (before, whole, was_open) = (receiver.bytes(), receiver.whole, receiver.is_open());
         let taken = receiver.take(*mad, now);
+        let has_moved = receiver.whole > whole;
         self.bytes = self.bytes - before + receiver.bytes();
+        self.complete += usize::from(was_open && receiver.is_complete);
         let taken = match taken {
             Ok(_) if !self.make_room(&transfer, 0, &mut given_up) => Err(reason::NO_RESOURCES),
             taken => taken,
         };
-        let step = taken.unwrap_or_else(|reason| {
+        let step = taken.map(|step| SegmentOutcome { has_moved, ..step });
+        let step = step.unwrap_or_else(|reason| {
             self.forget(&transfer);
             refuse(reason)
         });
@@ -268,8 +290,13 @@ impl Incoming {
         more: usize,
         given_up: &mut Vec<(Transfer, Mad)>,
     ) -> bool {
-        while self.receivers.len() + more > MAX_TRANSFERS {
-            if !self.give_way(to, more, |_| 1, given_up) {
+        while self.receivers.len() - self.complete + more > MAX_TRANSFERS {
+            if !self.give_way(to, more, |of| of.is_open().into(), given_up) {
+                return false;
+            }
+        }
+        while self.complete > MAX_COMPLETE {
+            if !self.give_way(to, 0, |of| of.is_complete.into(), given_up) {
                 return false;
             }
         }
@@ -303,13 +330,12 @@ impl Incoming {
         let port = heaviest(&of_ports, sender.lid);
         of_senders.retain(|of, _| of.lid == port);
         let most = heaviest(&of_senders, sender);
-        // A complete one goes first, otherwise the one that has had no new segment for the longest
-        // time.
+        // The one that has had no new segment for the longest time.
         let candidates = self.receivers.iter().filter(|(transfer, receiver)| {
             let may_go = most != sender || receiver.is_complete;
             transfer.sender() == most && size(receiver) > 0 && may_go
         });
-        let oldest = candidates.min_by_key(|(_, of)| (!of.is_complete, of.deadline));
+        let oldest = candidates.min_by_key(|(_, of)| of.deadline);
         let Some((transfer, receiver)) = oldest else {
             return false;
         };
@@ -324,6 +350,7 @@ impl Incoming {
     fn forget(&mut self, transfer: &Transfer) {
         if let Some(receiver) = self.receivers.remove(transfer) {
             self.bytes -= receiver.bytes();
+            self.complete -= usize::from(receiver.is_complete);
         }
     }
 
@@ -359,10 +386,9 @@ impl Incoming {
 
     /// What is kept.
     pub fn kept(&self) -> Kept {
-        let complete = self.receivers.values().filter(|of| of.is_complete).count();
         Kept {
-            open: self.receivers.len() - complete,
-            complete,
+            open: self.receivers.len() - self.complete,
+            complete: self.complete,
             bytes: self.bytes,
         }
     }
@@ -378,7 +404,7 @@ fn heaviest<T: Copy + Ord>(shares: &BTreeMap<T, usize>, own: T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::{Incoming, MAX_BYTES, MAX_TRANSFERS, Transfer};
+    use super::{Incoming, MAX_BYTES, MAX_COMPLETE, MAX_TRANSFERS, Transfer};
     use crate::agents::AgentId;
     use crate::mad::Mad;
     use crate::rmpp::{Outgoing, WINDOW, flag, kind, reason};
@@ -565,6 +591,48 @@ mod tests {
         assert_eq!(incoming.kept().open, MAX_TRANSFERS);
         incoming.forget_agent(AgentId(1));
         assert_eq!((incoming.kept().open, incoming.kept().bytes), (0, 0));
+    }
+
+    #[test]
+    fn messages_that_are_whole_take_no_room_of_others() {
+        let (mut incoming, whole, long) = (Incoming::default(), segments(1), segments(500));
+        assert!(incoming.data(transfer(0), &whole[0], 0).message.is_some());
+        for tid in 1..=MAX_TRANSFERS as u64 {
+            let step = incoming.data(transfer(tid), &long[0], 0);
+            assert_eq!(says(&step.answer.unwrap()).0, kind::ACK);
+        }
+        let kept = incoming.kept();
+        assert_eq!((kept.open, kept.complete), (MAX_TRANSFERS, 1));
+        assert!(incoming.data(transfer(0), &whole[0], 0).message.is_none());
+        // One more that becomes whole makes the oldest of these go.
+        incoming.forget_agent(AgentId(1));
+        for tid in 0..=MAX_COMPLETE as u64 {
+            incoming.data(transfer(tid), &whole[0], tid);
+        }
+        assert_eq!(incoming.kept().complete, MAX_COMPLETE);
+        assert!(!incoming.knows(&transfer(0)) && incoming.knows(&transfer(1)));
+    }
+
+    #[test]
+    fn a_message_ends_with_a_segment_that_is_refused() {
+        let good = segments(500);
+        let changes: [fn(&mut crate::mad::RmppHeader); 2] =
+            [|rmpp| rmpp.status = 1, |rmpp| rmpp.flags |= flag::FIRST];
+        for change in changes {
+            let mut incoming = Incoming::default();
+            incoming.data(transfer(1), &good[0], 0);
+            incoming.data(transfer(2), &segments(1)[0], 0);
+            let (mut bad, mut rmpp) = (good[1], good[1].rmpp());
+            change(&mut rmpp);
+            bad.set_rmpp(rmpp);
+            for tid in [1, 2] {
+                let step = incoming.data(transfer(tid), &bad, 0);
+                assert_eq!(says(&step.answer.unwrap()).0, kind::ABORT);
+            }
+            let kept = incoming.kept();
+            // The one that has come whole stays known.
+            assert_eq!((kept.open, kept.complete, kept.bytes), (0, 1, 0));
+        }
     }
 
     /// Sends the first segments of `count` messages of a program on a port. How many are taken and

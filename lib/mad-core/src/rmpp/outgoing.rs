@@ -10,8 +10,10 @@ use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, RmppHeader, class};
 pub enum Acknowledged {
     /// Nothing: it is an old one.
     Nothing,
-    /// It acknowledges more segments, or opens the window.
+    /// It acknowledges more segments.
     Progress,
+    /// It only opens the window, which shows that nothing more has arrived.
+    Opened,
     /// All segments are acknowledged.
     All,
     /// It is wrong, for this [`reason`], and the message ends.
@@ -133,13 +135,15 @@ impl Outgoing {
         if window < self.window || segment < self.acknowledged {
             return Acknowledged::Nothing;
         }
-        let has_moved = segment > self.acknowledged || window > self.window;
+        let has_arrived = segment > self.acknowledged;
+        let has_opened = window > self.window;
         self.acknowledged = segment;
         self.sent = self.sent.max(segment);
         self.window = window;
-        match (self.is_complete(), has_moved) {
-            (true, _) => Acknowledged::All,
-            (false, true) => Acknowledged::Progress,
+        match (has_arrived, has_opened) {
+            _ if self.is_complete() => Acknowledged::All,
+            (true, _) => Acknowledged::Progress,
+            (false, true) => Acknowledged::Opened,
             (false, false) => Acknowledged::Nothing,
         }
     }
@@ -203,9 +207,11 @@ mod tests {
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Progress);
         assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 64);
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Nothing);
+        assert_eq!(outgoing.acknowledge(1, 66), Acknowledged::Opened);
+        assert!(outgoing.next_segment().is_some());
         assert_eq!(outgoing.acknowledge(65, 129), Acknowledged::Progress);
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Nothing);
-        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 35);
+        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 34);
         assert_eq!(outgoing.acknowledge(100, 129), Acknowledged::All);
         assert!(outgoing.again().is_none());
     }
