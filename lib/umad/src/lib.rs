@@ -17,6 +17,7 @@ use libredox::flag::{CLOCK_MONOTONIC, O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use mad_core::agents::Registration;
 use mad_core::mad::{GSI_QKEY, MAD_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, class, method};
 use mad_core::packet::Destination;
+use mad_core::rmpp;
 use syscall::error::{EAGAIN, EINTR, EINVAL, EIO, ENODEV, ENOSPC, EPIPE, Error, Result};
 use syscall::flag::EventFlags;
 use verbs_abi::mad::{RegisterAgent2, USER_RMPP, UserMad, request};
@@ -51,6 +52,18 @@ impl Received {
     /// The first datagram of the message.
     pub fn mad(&self) -> Mad {
         Mad::padded(&self.message)
+    }
+
+    /// Whether it is the answer to a request, or the report that none came. The port passes on
+    /// what others make up, too, for programs that segment long messages themselves (docs/mad.md).
+    fn is_about(&self, asked: &Mad, to: &Destination) -> bool {
+        let (header, of_request) = (self.mad().header, asked.header);
+        // The upper half names the agent.
+        let is_same = header.tid.get() as u32 == of_request.tid.get() as u32
+            && header.class == of_request.class;
+        // The ends of a directed route have no local identifiers.
+        let is_from_there = of_request.class == class::SUBNET_DIRECTED || self.from.lid == to.lid;
+        is_same && (self.has_timed_out || header.is_response() && is_from_there)
     }
 }
 
@@ -196,13 +209,15 @@ impl Port {
     /// `EAGAIN`: there is none. Those of [`read`](Self::read).
     pub fn take(&self) -> Result<Received> {
         let mut buffer = vec![0; size_of::<UserMad>() + MAD_BYTES];
-        let length = match self.read(&mut buffer) {
-            Err(Error { errno: ENOSPC }) => {
-                let (header, _) = UserMad::read_from_prefix(&buffer).unwrap_or_default();
-                buffer.resize(header.length as usize, 0);
-                self.read(&mut buffer)?
+        // Another thread may take the message whose length was found; the next one may be longer.
+        let length = loop {
+            match self.read(&mut buffer) {
+                Err(Error { errno: ENOSPC }) => {
+                    let (header, _) = UserMad::read_from_prefix(&buffer).unwrap_or_default();
+                    buffer.resize(buffer.len().max(header.length as usize), 0);
+                }
+                result => break result?,
             }
-            result => result?,
         };
         buffer.truncate(length);
         let (header, message) = UserMad::read_from_prefix(&buffer).unwrap_or_default();
@@ -257,7 +272,8 @@ impl Port {
 
     /// Sends a request and waits for its answer; `None`: none came in time. Other messages that
     /// arrive meanwhile are dropped, so a program that also serves requests needs another port for
-    /// them.
+    /// them. An answer has the request's transaction and class and comes from the port that was
+    /// asked.
     ///
     /// # Errors
     /// `EINVAL`: `retry` has no time limit, as [`RetryPolicy::NONE`] has none, so that the wait for
@@ -274,19 +290,49 @@ impl Port {
             return Err(Error::new(EINVAL));
         }
         self.send(agent, to, message, retry)?;
-        let asked = Mad::padded(message).header.tid.get() as u32;
+        let asked = Mad::padded(message);
+        let end = match longest_wait(&asked, message.len(), retry) {
+            Some(limit) => now()?.checked_add(limit),
+            None => None,
+        };
         loop {
-            let Some(received) = self.receive(None)? else {
-                continue;
+            let left = match end {
+                Some(end) => Some(end.saturating_sub(now()?)),
+                None => None,
             };
-            let is_it = received.agent == agent && received.mad().header.tid.get() as u32 == asked;
-            match (is_it, received.has_timed_out) {
-                (true, true) => return Ok(None),
-                (true, false) => return Ok(Some(received)),
-                (false, _) => {}
+            let Some(received) = self.receive(left)? else {
+                return Ok(None);
+            };
+            if received.agent == agent && received.is_about(&asked, to) {
+                return Ok((!received.has_timed_out).then_some(received));
             }
         }
     }
+}
+
+/// How long the end of a request can take; `None`: the port says when it ends. That it does not
+/// when the receiver refuses a message of several segments. Each window of those may have to be
+/// sent as often as the policy says, and as often again while the answer is waited for and comes.
+fn longest_wait(asked: &Mad, bytes: usize, retry: RetryPolicy) -> Option<Duration> {
+    let class = asked.header.class;
+    if !class::has_rmpp(class) || !rmpp::is_active(asked) {
+        return None;
+    }
+    let data = bytes.saturating_sub(class::header_bytes(class));
+    let segments = data.div_ceil(MAD_BYTES - class::header_bytes(class));
+    // The first one is a window of its own.
+    let windows = 1 + segments.div_ceil(rmpp::WINDOW as usize) as u64;
+    let timeout = Duration::from_millis(retry.timeout_ms.into());
+    let of_window = timeout.min(Duration::from_nanos(rmpp::ACK_TIMEOUT_NS));
+    let attempts = u64::from(retry.retries) + 1;
+    let times = |time: Duration, count: u64| {
+        let nanoseconds = (time.as_nanos() as u64).saturating_mul(count);
+        Duration::from_nanos(nanoseconds)
+    };
+    let sending = times(of_window, attempts.saturating_mul(windows));
+    let answering = times(timeout, attempts);
+    let arriving = Duration::from_nanos(rmpp::MESSAGE_TIMEOUT_NS);
+    Some(sending.saturating_add(answering).saturating_add(arriving))
 }
 
 /// Monotonic time.
