@@ -24,6 +24,7 @@ pub const MAX_WAITING: usize = 200_000;
 struct Waiting {
     header: UserMad,
     message: Vec<u8>,
+    is_owed: bool,
 }
 
 impl Waiting {
@@ -44,6 +45,15 @@ pub fn datagrams(what: &Happened) -> usize {
     }
 }
 
+/// Whether an event ends a send of the program, as its answer or the report that none has come.
+/// Other datagrams, which ports send as they like, must not take the place of these.
+pub fn is_owed(what: &Happened) -> bool {
+    match what {
+        Happened::Received { is_asked, .. } => *is_asked,
+        Happened::TimedOut { .. } => true,
+    }
+}
+
 /// An open `umad0`.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptor {
@@ -54,6 +64,8 @@ pub struct Descriptor {
     agents: [Option<AgentId>; MAX_AGENTS],
     waiting: VecDeque<Waiting>,
     segments: usize,
+    /// The number of messages that wait and were not asked for.
+    unasked: usize,
 }
 
 impl Descriptor {
@@ -163,12 +175,16 @@ impl Descriptor {
         let Some(id) = self.agents.iter().position(|of| *of == Some(agent)) else {
             return false;
         };
+        let is_owed = is_owed(&what);
         let waiting = match what {
-            Happened::Received { packet, message } => {
+            Happened::Received {
+                packet, message, ..
+            } => {
                 let length = self.header_bytes() + message.len();
                 Waiting {
                     header: received(id as u32, length as u32, &packet),
                     message,
+                    is_owed,
                 }
             }
             Happened::TimedOut { request, header } => {
@@ -177,6 +193,7 @@ impl Descriptor {
                 Waiting {
                     header: timed_out(id as u32, length as u32, &request),
                     message,
+                    is_owed,
                 }
             }
         };
@@ -185,16 +202,37 @@ impl Descriptor {
             return false;
         }
         self.segments += segments;
+        self.unasked += usize::from(!is_owed);
         self.waiting.push_back(waiting);
         true
     }
 
-    /// Drops the newest message. Returns the number of datagrams that it counted as.
+    /// Drops the newest message that was not asked for. Returns the number of datagrams that it
+    /// counted as: 0 if there is none.
+    pub fn drop_unasked(&mut self) -> usize {
+        if self.unasked == 0 {
+            return 0;
+        }
+        let newest = self.waiting.iter().rposition(|waiting| !waiting.is_owed);
+        self.dropped(newest)
+    }
+
+    /// Drops the newest message that was not asked for, or if there is none the newest message.
+    /// Returns the number of datagrams that it counted as.
     pub fn drop_last(&mut self) -> usize {
-        let last = self.waiting.pop_back();
-        let segments = last.map_or(0, |last| last.segments());
-        self.segments -= segments;
-        segments
+        match self.drop_unasked() {
+            0 => self.dropped(self.waiting.len().checked_sub(1)),
+            segments => segments,
+        }
+    }
+
+    fn dropped(&mut self, index: Option<usize>) -> usize {
+        let Some(dropped) = index.and_then(|index| self.waiting.remove(index)) else {
+            return 0;
+        };
+        self.unasked -= usize::from(!dropped.is_owed);
+        self.segments -= dropped.segments();
+        dropped.segments()
     }
 
     /// Stores the next message in a buffer. Returns its length.
@@ -223,6 +261,7 @@ impl Descriptor {
             return Err(Error::NoSpace);
         }
         self.segments -= next.segments();
+        self.unasked -= usize::from(!next.is_owed);
         self.waiting.pop_front();
         Ok(length)
     }

@@ -50,6 +50,8 @@ pub enum Happened {
         packet: Packet,
         /// The whole message: the first datagram, then the data of the others.
         message: Vec<u8>,
+        /// Whether it answers a send, which has ended with it.
+        is_asked: bool,
     },
     /// No answer has come in time.
     TimedOut {
@@ -148,15 +150,24 @@ impl Sending {
     }
 }
 
-/// The account that a send is charged to: that of its owner. The built-in agents have one for each
+/// The account that a send is charged to: that of its owner. The built-in agents have two for each
 /// port that they send to, so that a port which acknowledges nothing does not keep others from
-/// being answered.
-type Account = (Owner, u16);
+/// being answered: one for answers, which the port has asked for, and one for reports, which
+/// others may cause.
+type Account = (Owner, u16, Purpose);
 
-fn account(owner: Owner, request: &Request) -> Account {
-    match owner {
-        Owner::BuiltIn => (owner, request.responder),
-        Owner::User(_) => (owner, 0),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    Any,
+    Answer,
+    Report,
+}
+
+fn account(owner: Owner, request: &Request, key: &Key) -> Account {
+    match (owner, key.answers) {
+        (Owner::User(_), _) => (owner, 0, Purpose::Any),
+        (Owner::BuiltIn, Some(_)) => (owner, request.responder, Purpose::Answer),
+        (Owner::BuiltIn, None) => (owner, request.responder, Purpose::Report),
     }
 }
 
@@ -314,7 +325,7 @@ impl Port {
             return Ok(());
         }
         let bytes = message.len();
-        self.charge(account(agent.owner, &request), bytes)?;
+        self.charge(account(agent.owner, &request, &key), bytes)?;
         let body = match is_long {
             true => Body::Long(Outgoing::new(message)),
             false => Body::Short(mad),
@@ -389,7 +400,8 @@ impl Port {
     fn end(&mut self, key: Key) -> Option<Sending> {
         let sending = self.sends.remove(&key)?;
         self.timers.remove(&(sending.deadline, key));
-        self.release(account(sending.owner, &sending.request), sending.bytes);
+        let account = account(sending.owner, &sending.request, &key);
+        self.release(account, sending.bytes);
         Some(sending)
     }
 
@@ -496,20 +508,24 @@ impl Port {
     /// Delivers a complete message to an agent, and finishes the send that it answers. `always`:
     /// delivers an answer even if no send waits for it.
     fn hand_over(&mut self, agent: AgentId, packet: &Packet, message: Vec<u8>, always: bool) {
-        if packet.mad.header.is_response() {
-            match self.waiting_for(agent, packet) {
-                Some(key) => {
-                    self.end(key);
-                }
-                None if always => {}
-                None => {
-                    self.counters.dropped += 1;
-                    return;
-                }
-            }
+        let is_response = packet.mad.header.is_response();
+        let asked = match is_response {
+            true => self.waiting_for(agent, packet),
+            false => None,
+        };
+        if is_response && asked.is_none() && !always {
+            self.counters.dropped += 1;
+            return;
         }
-        let packet = *packet;
-        self.deliver(agent, Happened::Received { packet, message });
+        if let Some(key) = asked {
+            self.end(key);
+        }
+        let what = Happened::Received {
+            packet: *packet,
+            message,
+            is_asked: asked.is_some(),
+        };
+        self.deliver(agent, what);
     }
 
     fn deliver(&mut self, agent: AgentId, what: Happened) {

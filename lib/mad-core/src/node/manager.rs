@@ -69,8 +69,12 @@ impl Node {
     /// Handles an event for the manager.
     pub(super) fn manage(&mut self, delivery: Delivery, now: u64) {
         let capabilities = self.capabilities();
-        let (Some(manager), Happened::Received { packet, message }) =
-            (&mut self.manager, delivery.what)
+        let (
+            Some(manager),
+            Happened::Received {
+                packet, message, ..
+            },
+        ) = (&mut self.manager, delivery.what)
         else {
             return;
         };

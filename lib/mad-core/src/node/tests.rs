@@ -376,3 +376,37 @@ fn datagrams_that_fit_nothing_are_dropped() {
     let (_, message) = world.read(at).unwrap();
     assert_eq!(message[3..6], [0x81, 0, 0xc]);
 }
+
+#[test]
+fn traps_of_a_node_keep_no_subscriber_from_its_answers() {
+    let mut world = World::new(3);
+    let hear = RegisterAgent2 {
+        method_mask: [1 << method::REPORT, 0],
+        ..sender(1, 3, 2, 1)
+    };
+    let at = world.program(1, hear);
+    let mut asked = mad(3, 2, method::SET, attribute::INFORM_INFO, 1);
+    let data = &mut asked.bytes_mut()[56..];
+    data[16..18].copy_from_slice(&[0xff, 0xff]);
+    (data[22], data[23]) = (1, 1);
+    data[24..28].copy_from_slice(&[0xff; 4]);
+    assert!(world.write(at, to(1, 1), asked.bytes()).is_ok());
+    assert!(world.read(at).is_ok());
+    // Nobody answers the reports.
+    let other = world.program(2, sender(0, 1, 1, 0));
+    let header = UserMad {
+        timeout_ms: 0,
+        ..to(1, 0)
+    };
+    for number in 0..crate::port::MAX_SENDS as u32 + 1 {
+        let mut trap = mad(1, 1, method::TRAP, attribute::NOTICE, number + 1);
+        trap.bytes_mut()[64] = 0x84;
+        assert!(world.write(other, header, trap.bytes()).is_ok());
+    }
+    assert_eq!(world.nodes[0].port().sends(), crate::port::MAX_SENDS);
+    while world.read(at).is_ok() {}
+    let asked = mad(3, 2, method::GET_TABLE, 0x11, 2);
+    assert!(world.write(at, to(1, 1), asked.bytes()).is_ok());
+    let (header, message) = world.read(at).unwrap();
+    assert_eq!((header.status, message[3]), (0, 0x92));
+}
