@@ -56,8 +56,9 @@ impl Knowledge for Known<'_> {
         self.administration.map(Administration::sm_info)
     }
 
-    fn group_ports(&self, lid: u16) -> u128 {
-        self.administration.map_or(0, |of| of.groups.ports(lid))
+    fn group_ports(&self, lid: u16, block: u32) -> u16 {
+        self.administration
+            .map_or(0, |of| of.groups.ports(lid, block))
     }
 }
 

@@ -37,8 +37,8 @@ pub trait Knowledge {
     fn qkey_violations(&self) -> u16;
     /// The contents of SMInfo, if the port has a manager.
     fn sm_info(&self) -> Option<[u8; DATA_BYTES]>;
-    /// Ports of the switch that have members of the group: bit p for port p.
-    fn group_ports(&self, lid: u16) -> u128;
+    /// Which of 16 ports of the switch have members of the group: bit p for port 16 × block + p.
+    fn group_ports(&self, lid: u16, block: u32) -> u16;
 }
 
 /// What a request causes besides its answer.
@@ -204,11 +204,7 @@ fn group_block(known: &dyn Knowledge, modifier: u32) -> Option<[u8; DATA_BYTES]>
     let mut data = [0; DATA_BYTES];
     let first = FIRST_GROUP + block as u16 * GROUPS_PER_BLOCK;
     for (lid, entry) in (first..).zip(data.chunks_exact_mut(2)) {
-        let ports = known
-            .group_ports(lid)
-            .checked_shr(16 * position)
-            .unwrap_or(0);
-        entry.copy_from_slice(&(ports as u16).to_be_bytes());
+        entry.copy_from_slice(&known.group_ports(lid, position).to_be_bytes());
     }
     Some(data)
 }
@@ -357,8 +353,12 @@ mod tests {
         fn sm_info(&self) -> Option<[u8; DATA_BYTES]> {
             None
         }
-        fn group_ports(&self, lid: u16) -> u128 {
-            if lid == 0xc001 { 0x3_0001 } else { 0 }
+        fn group_ports(&self, lid: u16, block: u32) -> u16 {
+            match (lid, block) {
+                (0xc001, 0) => 1,
+                (0xc001, 1) => 3,
+                _ => 0,
+            }
         }
     }
 

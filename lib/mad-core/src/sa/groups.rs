@@ -47,6 +47,8 @@ struct Member {
     state: u64,
     /// Another port has joined for it (ProxyJoin), so others may change the membership.
     is_proxy: bool,
+    /// The local identifier of the port that has joined last.
+    joined_by: u16,
 }
 
 #[derive(Clone, Debug)]
@@ -150,13 +152,19 @@ impl Groups {
         self.groups.values().flat_map(of_group).collect()
     }
 
-    /// The ports of the switch that lead to members of a group: bit p for port p.
-    pub fn ports(&self, lid: u16) -> u128 {
+    /// Which of 16 ports of the switch lead to members of a group: bit p for port 16 × block + p.
+    pub fn ports(&self, lid: u16, block: u32) -> u16 {
         let group = self.groups.values().find(|group| group.lid == lid);
         let members = group.into_iter().flat_map(|group| group.members.keys());
-        members.fold(0, |ports, place| match place {
-            Place::Switch => ports | 1,
-            Place::Node(node) => ports | 1_u128.checked_shl(switch_port(*node).into()).unwrap_or(0),
+        members.fold(0, |ports, place| {
+            let port = match place {
+                Place::Switch => 0,
+                Place::Node(node) => u32::from(switch_port(*node)),
+            };
+            match port / 16 == block {
+                true => ports | 1 << (port % 16),
+                false => ports,
+            }
         })
     }
 
@@ -186,6 +194,7 @@ impl Groups {
         let member = group.members.entry(place).or_default();
         member.state |= state;
         member.is_proxy = Place::of(from) != Some(place);
+        member.joined_by = from;
         let member = *member;
         Ok(Vec::from([member_record(&group.record, place, member)]))
     }
@@ -265,10 +274,14 @@ impl Groups {
         Ok(Vec::from([record]))
     }
 
-    /// Removes the memberships of a port that has gone.
+    /// Removes the memberships of a port that has gone, and those that it has made for the switch,
+    /// which never goes.
     pub fn forget(&mut self, place: Place) {
         for group in self.groups.values_mut() {
-            group.members.remove(&place);
+            group.members.retain(|port, member| {
+                let is_of_switch = *port == Place::Switch && member.joined_by == place.lid();
+                *port != place && !is_of_switch
+            });
         }
         self.remove_empty();
     }

@@ -21,6 +21,8 @@ fn fabric() -> Fabric {
     fabric.set_up(true);
     fabric.set_online(1, true);
     fabric.set_online(2, true);
+    fabric.set_online(127, true);
+    fabric.set_online(128, true);
     fabric
 }
 
@@ -85,7 +87,7 @@ fn the_group_of_broadcasts_is_always_there() {
     assert_eq!((joined.method, joined.status), (0x81, 0));
     assert_eq!(get(&joined.records[0], member::MLID), 0xc000);
     assert_eq!(get(&joined.records[0], member::QKEY), 0x0b1b);
-    assert_eq!(sa.groups.ports(0xc000), 1 << 2);
+    assert_eq!(sa.groups.ports(0xc000, 0), 1 << 2);
     let left = ask(
         &mut sa,
         1,
@@ -94,7 +96,7 @@ fn the_group_of_broadcasts_is_always_there() {
         membership(JOIN, IPOIB, 1, 1),
     );
     assert_eq!((left.method, left.status), (0x95, 0));
-    assert_eq!(sa.groups.ports(0xc000), 0);
+    assert_eq!(sa.groups.ports(0xc000, 0), 0);
     let table = Asked {
         mask: 0,
         fields: Vec::new(),
@@ -127,7 +129,7 @@ fn a_group_lives_from_its_first_member_to_its_last() {
     );
     let second = join(&mut sa, 2, JOIN, 4);
     assert_eq!(get(&second.records[0], member::JOIN_STATE), 4);
-    assert_eq!(sa.groups.ports(0xc001), 1 << 2 | 1 << 3);
+    assert_eq!(sa.groups.ports(0xc001, 0), 1 << 2 | 1 << 3);
     // Another key than the group's.
     let mut wrong = membership(CREATE, OTHER, 2, 1);
     wrong.fields.push((member::QKEY, 1));
@@ -149,7 +151,7 @@ fn a_group_lives_from_its_first_member_to_its_last() {
     assert_eq!(leave(&mut sa, 1, 1), 0);
     assert_eq!(leave(&mut sa, 1, 1), refusal::INVALID);
     sa.node_changed(2, false);
-    assert_eq!(sa.groups.ports(0xc001), 0);
+    assert_eq!(sa.groups.ports(0xc001, 0), 0);
     assert_eq!(
         join(&mut sa, 2, JOIN, 1).status,
         refusal::TOO_FEW_COMPONENTS
@@ -165,16 +167,16 @@ fn a_port_may_join_for_another_one_that_has_not_joined_itself() {
     let joined = change(&mut sa, 1, method::SET, 2);
     assert_eq!(joined.status, 0);
     assert_eq!(get(&joined.records[0], member::PROXY_JOIN), 1);
-    assert_eq!(sa.groups.ports(0xc000), 1 << 3);
+    assert_eq!(sa.groups.ports(0xc000, 0), 1 << 3);
     assert_eq!(change(&mut sa, 0, method::DELETE, 2).status, 0);
-    assert_eq!(sa.groups.ports(0xc000), 0);
+    assert_eq!(sa.groups.ports(0xc000, 0), 0);
     // Other ports cannot change a membership that a port has made itself.
     let joined = change(&mut sa, 2, method::SET, 2);
     assert_eq!(get(&joined.records[0], member::PROXY_JOIN), 0);
     for method in [method::SET, method::DELETE] {
         assert_eq!(change(&mut sa, 1, method, 2).status, refusal::DENIED);
     }
-    assert_eq!(sa.groups.ports(0xc000), 1 << 3);
+    assert_eq!(sa.groups.ports(0xc000, 0), 1 << 3);
 }
 
 #[test]
@@ -329,4 +331,49 @@ fn versions_and_methods_that_are_unknown_are_refused() {
     assert_eq!(ask(&mut sa, 1, method::GET, 0x18, none()).records.len(), 1);
     assert_eq!(get(&sa.sm_info(), (128, 32)), before + 1);
     assert_eq!(Place::Node(0).lid(), 1);
+}
+
+#[test]
+fn the_last_nodes_are_members_as_well() {
+    let mut sa = Administration::default();
+    for node in [126, 127, 128] {
+        let asked = membership(JOIN, IPOIB, node, 1);
+        let joined = ask(&mut sa, node, method::SET, 0x38, asked);
+        // Node 126 is not there.
+        assert_eq!(joined.status == 0, node != 126);
+    }
+    let blocks: Vec<u16> = (0..16)
+        .map(|block| sa.groups.ports(0xc000, block))
+        .collect();
+    let mut expected = [0; 16];
+    // Ports 128 and 129.
+    expected[8] = 0b11;
+    assert_eq!(blocks, expected);
+}
+
+#[test]
+fn a_membership_of_the_switch_ends_with_the_port_that_has_made_it() {
+    let mut sa = Administration::default();
+    const SWITCH: u16 = 0xff;
+    let join = |sa: &mut Administration, from| {
+        let asked = membership(CREATE, OTHER, SWITCH, 1);
+        ask(sa, from, method::SET, 0x38, asked).status
+    };
+    assert_eq!(join(&mut sa, 1), 0);
+    assert_eq!(sa.groups.ports(0xc001, 0), 1);
+    sa.node_changed(2, false);
+    assert_eq!(sa.groups.ports(0xc001, 0), 1);
+    // The last one that has joined keeps it.
+    assert_eq!(join(&mut sa, 2), 0);
+    sa.node_changed(1, false);
+    assert_eq!(sa.groups.ports(0xc001, 0), 1);
+    sa.node_changed(2, false);
+    assert_eq!(sa.groups.ports(0xc001, 0), 0);
+    let table = Asked {
+        mask: 0,
+        fields: Vec::new(),
+    };
+    // The group has ended.
+    let all = ask(&mut sa, 1, method::GET_TABLE, 0x38, table);
+    assert_eq!(all.records.len(), 1);
 }
