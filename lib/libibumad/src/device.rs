@@ -313,14 +313,16 @@ unsafe extern "C" fn umad_get_ca_portguids(
     if !is_device(name) || !is_there() {
         return -1;
     }
+    // As rdma-core, which reads the whole device first.
+    let Some([.., a, b, c, d, e, f, g, h]) = groups::<16>(of_port("gids/0")) else {
+        return -1;
+    };
     if guids.is_null() {
         return 0;
     }
     if max <= PORT {
         return -ENOMEM;
     }
-    let guid = groups::<16>(of_port("gids/0"));
-    let [.., a, b, c, d, e, f, g, h] = guid.unwrap_or_default();
     // SAFETY: room for two.
     unsafe {
         guids.write(0);
