@@ -1,17 +1,17 @@
-//! `complex.h`: the functions of the crate `num-complex` under their C names, and the products and
+//! `complex.h`: the functions of `complex_functions.rs` under their C names, and the products and
 //! quotients for which compilers call functions.
 
-use num_complex::Complex;
+use crate::complex_functions::{self as functions, Complex};
 
-/// The functions for one floating point type.
+/// The functions for one floating point type, which compute with double precision.
 macro_rules! complex {
-    ($float:ty: unary $($name:ident = $method:ident),*;
+    ($float:ty: unary $($name:ident = $function:ident),*;
         creal $creal:ident cimag $cimag:ident cabs $cabs:ident carg $carg:ident conj $conj:ident
         cproj $cproj:ident cpow $cpow:ident) => {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name(z: Complex<$float>) -> Complex<$float> {
-                z.$method()
+                narrow!($float, functions::$function(wide!(z)))
             }
         )*
 
@@ -27,17 +27,17 @@ macro_rules! complex {
 
         #[unsafe(no_mangle)]
         extern "C" fn $cabs(z: Complex<$float>) -> $float {
-            z.norm()
+            functions::cabs(wide!(z)) as $float
         }
 
         #[unsafe(no_mangle)]
         extern "C" fn $carg(z: Complex<$float>) -> $float {
-            z.arg()
+            functions::carg(wide!(z)) as $float
         }
 
         #[unsafe(no_mangle)]
         extern "C" fn $conj(z: Complex<$float>) -> Complex<$float> {
-            z.conj()
+            Complex::new(z.re, -z.im)
         }
 
         /// Maps all infinities to one.
@@ -52,22 +52,37 @@ macro_rules! complex {
 
         #[unsafe(no_mangle)]
         extern "C" fn $cpow(z: Complex<$float>, w: Complex<$float>) -> Complex<$float> {
-            z.powc(w)
+            narrow!($float, functions::cpow(wide!(z), wide!(w)))
         }
     };
 }
 
-complex!(f64: unary cexp = exp, clog = ln, csqrt = sqrt, csin = sin, ccos = cos, ctan = tan,
-    casin = asin, cacos = acos, catan = atan, csinh = sinh, ccosh = cosh, ctanh = tanh,
-    casinh = asinh, cacosh = acosh, catanh = atanh;
+/// A complex number of either type in double precision.
+macro_rules! wide {
+    ($z:expr) => {
+        Complex::new(f64::from($z.re), f64::from($z.im))
+    };
+}
+
+/// A complex number in the precision of a type.
+macro_rules! narrow {
+    ($float:ty, $z:expr) => {{
+        let z = $z;
+        Complex::new(z.re as $float, z.im as $float)
+    }};
+}
+
+complex!(f64: unary cexp = cexp, clog = clog, csqrt = csqrt, csin = csin, ccos = ccos, ctan =
+    ctan, casin = casin, cacos = cacos, catan = catan, csinh = csinh, ccosh = ccosh, ctanh =
+    ctanh, casinh = casinh, cacosh = cacosh, catanh = catanh;
     creal creal cimag cimag cabs cabs carg carg conj conj cproj cproj cpow cpow);
-complex!(f32: unary cexpf = exp, clogf = ln, csqrtf = sqrt, csinf = sin, ccosf = cos,
-    ctanf = tan, casinf = asin, cacosf = acos, catanf = atan, csinhf = sinh, ccoshf = cosh,
-    ctanhf = tanh, casinhf = asinh, cacoshf = acosh, catanhf = atanh;
+complex!(f32: unary cexpf = cexp, clogf = clog, csqrtf = csqrt, csinf = csin, ccosf = ccos,
+    ctanf = ctan, casinf = casin, cacosf = cacos, catanf = catan, csinhf = csinh, ccoshf =
+    ccosh, ctanhf = ctanh, casinhf = casinh, cacoshf = cacosh, catanhf = catanh;
     creal crealf cimag cimagf cabs cabsf carg cargf conj conjf cproj cprojf cpow cpowf);
-complex!(f64: unary cexpl = exp, clogl = ln, csqrtl = sqrt, csinl = sin, ccosl = cos, ctanl = tan,
-    casinl = asin, cacosl = acos, catanl = atan, csinhl = sinh, ccoshl = cosh, ctanhl = tanh,
-    casinhl = asinh, cacoshl = acosh, catanhl = atanh;
+complex!(f64: unary cexpl = cexp, clogl = clog, csqrtl = csqrt, csinl = csin, ccosl = ccos,
+    ctanl = ctan, casinl = casin, cacosl = cacos, catanl = catan, csinhl = csinh, ccoshl =
+    ccosh, ctanhl = ctanh, casinhl = casinh, cacoshl = cacosh, catanhl = catanh;
     creal creall cimag cimagl cabs cabsl carg cargl conj conjl cproj cprojl cpow cpowl);
 
 /// The functions that compilers call for the product and the quotient of two complex numbers, with

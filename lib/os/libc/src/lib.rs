@@ -7,8 +7,8 @@
 //! exported under its C name and documented there, not here. Their safety contract is that of C: a
 //! pointer is valid for what the function does with it, and a string ends with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`calendar`], [`dates`], [`expressions`], [`random`] and
-//! [`linux_names`] need no system and are compiled for the host too.
+//! [`format`], [`scan`], [`number`], [`calendar`], [`complex_functions`], [`dates`],
+//! [`expressions`], [`random`] and [`linux_names`] need no system and are compiled for the host too.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
 // The compiler recognises the bodies of `stpcpy` and others. It would turn `strcpy`, which calls
@@ -18,6 +18,7 @@
 extern crate alloc;
 
 pub mod calendar;
+pub mod complex_functions;
 pub mod date_reading;
 pub mod dates;
 pub mod expressions;
