@@ -1,5 +1,5 @@
 //! The 48-bit generator of `drand48` and its kin: the next state is the low 48 bits of the last
-//! one times a factor, plus a constant.
+//! one times a factor, plus a constant. Also the generator of `rand_r`.
 
 /// All states are below this.
 const LIMIT: u64 = 1 << 48;
@@ -69,6 +69,17 @@ pub fn positive(state: u64) -> i64 {
 /// A signed number of 32 bits.
 pub fn signed(state: u64) -> i64 {
     i64::from((state >> 16) as u32 as i32)
+}
+
+/// The state of `rand_r` after `state`, and the number below 2^31 that it gives. The state passes
+/// through all numbers of 32 bits, because the increment is odd; the shifts and products, which
+/// have an inverse, hide that it is a plain sum (murmur3's last step).
+pub fn of_caller(state: u32) -> (u32, u32) {
+    let state = state.wrapping_add(0x9E37_79B9);
+    let mut value = state;
+    value = (value ^ value >> 16).wrapping_mul(0x85EB_CA6B);
+    value = (value ^ value >> 13).wrapping_mul(0xC2B2_AE35);
+    (state, (value ^ value >> 16) >> 1)
 }
 
 #[cfg(target_os = "redox")]
@@ -171,6 +182,28 @@ mod tests {
         generator.state = generator.after(generator.state);
         assert_eq!(generator.state, 0x0AA8_4949_5101);
         assert!((fraction(generator.state) - 0.041_630_344_771_878_2).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_states_of_callers_do_not_repeat_soon() {
+        const COUNT: usize = 1_000_000;
+        let (mut state, mut states) = (1, std::collections::HashSet::new());
+        let mut ones = [0; 31];
+        for _ in 0..COUNT {
+            let (after, value) = of_caller(state);
+            state = after;
+            states.insert(state);
+            for (bit, ones) in ones.iter_mut().enumerate() {
+                *ones += value >> bit & 1;
+            }
+        }
+        assert_eq!(states.len(), COUNT);
+        // Each bit is set in half of the numbers, within ten standard deviations.
+        let half = COUNT as u32 / 2;
+        assert!(
+            ones.iter().all(|count| count.abs_diff(half) < 5_000),
+            "{ones:?}"
+        );
     }
 
     #[test]

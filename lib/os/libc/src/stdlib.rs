@@ -10,7 +10,7 @@ use syscall::error::{EINVAL, ERANGE};
 
 use crate::files::path_of;
 use crate::number;
-use crate::{errno, linux_names, malloc, slashes, strings};
+use crate::{errno, linux_names, malloc, random, slashes, strings};
 
 /// Reads an integer and stores where it ends.
 unsafe fn integer(
@@ -315,9 +315,9 @@ extern "C" fn srand(seed: c_uint) {
 unsafe extern "C" fn rand_r(seed: *mut c_uint) -> c_int {
     // SAFETY: the caller's seed.
     unsafe {
-        let (_, value) = next((*seed).into());
-        *seed = value as c_uint;
-        small(value)
+        let (state, value) = random::of_caller(*seed);
+        *seed = state;
+        value as c_int
     }
 }
 
