@@ -179,14 +179,20 @@ unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut RwLock) -> c_int {
 #[repr(C)]
 struct Barrier {
     wanted: u32,
-    arrived: AtomicU32,
-    /// Changes when all threads have arrived.
-    round: AtomicU32,
+    /// The round in the upper half, which changes when all threads have arrived, and how many have
+    /// arrived in the lower half. One word, because a thread of the next round may arrive before
+    /// the last one of this round has gone on.
+    state: AtomicU32,
     /// The threads that may still read the words above.
     inside: AtomicU32,
     /// Fills the structure up to the size of relibc's.
-    reserved: [u32; 2],
+    reserved: [u32; 3],
 }
+
+/// The half of a barrier's state that counts arrivals.
+const ARRIVALS: u32 = 0xffff;
+/// What is added to a barrier's state for the next round.
+const ROUND: u32 = ARRIVALS + 1;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_barrier_init(
@@ -194,15 +200,17 @@ unsafe extern "C" fn pthread_barrier_init(
     _attributes: *const c_void,
     wanted: u32,
 ) -> c_int {
-    if wanted == 0 {
-        return EINVAL;
+    match wanted {
+        0 => return EINVAL,
+        1..=ARRIVALS => {}
+        // More threads than a process can have.
+        _ => return EAGAIN,
     }
     let fresh = Barrier {
         wanted,
-        arrived: AtomicU32::new(0),
-        round: AtomicU32::new(0),
+        state: AtomicU32::new(0),
         inside: AtomicU32::new(0),
-        reserved: [0; 2],
+        reserved: [0; 3],
     };
     // SAFETY: the caller's place.
     unsafe { barrier.write(fresh) };
@@ -214,7 +222,7 @@ unsafe extern "C" fn pthread_barrier_init(
 unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut Barrier) -> c_int {
     // SAFETY: the caller's barrier.
     let barrier = unsafe { &*barrier };
-    if barrier.arrived.load(Ordering::Acquire) != 0 {
+    if barrier.state.load(Ordering::Acquire) & ARRIVALS != 0 {
         return EBUSY;
     }
     while barrier.inside.load(Ordering::Acquire) != 0 {
@@ -229,17 +237,25 @@ unsafe extern "C" fn pthread_barrier_wait(barrier: *mut Barrier) -> c_int {
     // SAFETY: the caller's barrier.
     let barrier = unsafe { &*barrier };
     barrier.inside.fetch_add(1, Ordering::Relaxed);
-    let round = barrier.round.load(Ordering::Acquire);
-    let last = barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == barrier.wanted;
+    let arrive = |state: u32| match (state & ARRIVALS) + 1 == barrier.wanted {
+        true => (state & !ARRIVALS).wrapping_add(ROUND),
+        false => state + 1,
+    };
+    let update = |state| Some(arrive(state));
+    let before = barrier
+        .state
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+    let before = before.unwrap_or_else(|state| state);
+    let round_of = |state: u32| state / ROUND;
+    let mut now = arrive(before);
+    let last = round_of(now) != round_of(before);
     if last {
-        barrier.arrived.store(0, Ordering::Relaxed);
-        barrier.round.fetch_add(1, Ordering::Release);
-        sync::wake(&barrier.round, ALL);
-    } else {
-        while barrier.round.load(Ordering::Acquire) == round {
-            // After any answer the loop looks at the round again.
-            let _ = sync::wait(&barrier.round, round, None);
-        }
+        sync::wake(&barrier.state, ALL);
+    }
+    while round_of(now) == round_of(before) {
+        // After any answer the loop looks at the state again.
+        let _ = sync::wait(&barrier.state, now, None);
+        now = barrier.state.load(Ordering::Acquire);
     }
     barrier.inside.fetch_sub(1, Ordering::Release);
     if last { -1 } else { 0 }
