@@ -3,7 +3,6 @@
 //! process may get the signal.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::time::Instant;
@@ -11,7 +10,7 @@ use syscall::error::{EAGAIN, EINVAL};
 
 use crate::handlers::Origin;
 use crate::sync::{self, Shared};
-use crate::{arrivals, errno, masks, pthread};
+use crate::{arrivals, errno, pthread};
 
 const SIGALRM: c_int = 14;
 /// `ITIMER_REAL`, the only timer here.
@@ -70,8 +69,6 @@ pub fn forked() {
 
 /// The thread of the timer.
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
-    pthread::leave_count(true);
-    masks::set(0);
     loop {
         let changes = CHANGES.load(Ordering::Acquire);
         let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
@@ -103,9 +100,8 @@ fn set(value: u64, interval: u64) -> Result<(u64, u64), c_int> {
     if is_served {
         sync::wake(&CHANGES, 1);
     } else if value > 0 {
-        let mut thread = null();
-        // SAFETY: a local place; the thread's function takes nothing and is never joined.
-        if unsafe { pthread::pthread_create(&raw mut thread, null(), serve, null_mut()) } != 0 {
+        // The thread is never joined.
+        if pthread::start_own(serve).is_err() {
             forked();
             return Err(EAGAIN);
         }

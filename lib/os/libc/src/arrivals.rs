@@ -83,22 +83,17 @@ fn tell(change: impl FnOnce(&mut Told)) {
 impl Told {
     /// Starts the thread that fetches signals. Without one they keep their usual effect.
     fn start(&mut self) {
-        let mut thread = null();
-        let is_running = caught::prepare().is_ok()
-            // SAFETY: a local place; the thread's function takes nothing.
-            && unsafe { pthread::pthread_create(&raw mut thread, null(), serve, null_mut()) } == 0;
-        if is_running {
-            self.thread = thread;
-        } else {
-            self.caught = 0;
-            signals::give_up();
+        match caught::prepare().and_then(|()| pthread::start_own(serve)) {
+            Ok(thread) => self.thread = thread,
+            Err(_) => {
+                self.caught = 0;
+                signals::give_up();
+            }
         }
     }
 }
 
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
-    pthread::leave_count(true);
-    masks::set(0);
     loop {
         match signals::fetch() {
             Ok(Some(arrival)) => arrives_outside(arrival.number as c_int, origin_of(&arrival)),
@@ -107,7 +102,6 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
             Ok(None) | Err(_) => break,
         }
     }
-    pthread::leave_count(false);
     null_mut()
 }
 
@@ -223,11 +217,10 @@ fn is_free(bit: u64) -> bool {
     !is_awaited && masks::count(bit) < pthread::running()
 }
 
-/// Handles what is held, if neither the calling thread blocks it nor all others do: the thread of
-/// this library blocks nothing.
-fn deliver_what_is_held() {
+/// Handles what is held, if it is not among the `blocked` signals and not all threads block it.
+fn deliver_what_is_held(blocked: u64) {
     let may_take = || {
-        let waiting = held() & !masks::own();
+        let waiting = held() & !blocked;
         let bits = (0..u64::BITS).map(|number| 1 << number);
         bits.filter(|bit| waiting & bit != 0 && is_free(*bit))
             .fold(0, |set, bit| set | bit)
@@ -243,7 +236,7 @@ fn deliver_what_is_held() {
 /// here may have done while it blocked its own signal.
 fn deliver_held() {
     loop {
-        deliver_what_is_held();
+        deliver_what_is_held(masks::own());
         if points::own().signals() & !masks::own() == 0 {
             return;
         }
@@ -309,8 +302,14 @@ pub fn wait(set: u64, end: Option<u64>) -> Result<(c_int, Origin)> {
     AWAITED.with(|awaited| awaited.remove(&id));
     // Another one of the set may have come that no thread blocks. What others have sent to this
     // thread alone stays for the caller, whose wait it may have ended.
-    deliver_what_is_held();
+    deliver_what_is_held(masks::own());
     found
+}
+
+/// Handles what is held and not blocked by all threads, after the calling thread has left those
+/// that count.
+pub fn deliver_to_others() {
+    deliver_what_is_held(0);
 }
 
 /// Called in the child of a fork: no signal waits for it, and it needs a thread of its own to fetch

@@ -8,9 +8,8 @@ use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use runtime::Result;
 use runtime::time::Instant;
-use runtime::{Error, Result};
-use syscall::error::EAGAIN;
 
 use crate::masks;
 use crate::points::Call;
@@ -50,15 +49,9 @@ fn announce() {
 /// # Errors
 /// `EAGAIN`: the thread of this library could not be started.
 pub fn interrupt(thread: Arc<Record>) -> Result<()> {
-    WORK.with(|work| {
+    WORK.with(|work| -> Result<()> {
         if work.server.is_null() {
-            // SAFETY: a local place; the thread's function takes nothing.
-            let started =
-                unsafe { pthread::pthread_create(&raw mut work.server, null(), serve, null_mut()) };
-            if started != 0 {
-                work.server = null();
-                return Err(Error::new(EAGAIN));
-            }
+            work.server = pthread::start_own(serve)?;
             work.is_over = false;
         }
         if !work.threads.iter().any(|other| Arc::ptr_eq(other, &thread)) {
@@ -91,8 +84,6 @@ impl CallOfFirst {
 }
 
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
-    pthread::leave_count(true);
-    masks::set(0);
     let mut pause = SHORTEST_PAUSE;
     loop {
         let changes = CHANGES.load(Ordering::SeqCst);
@@ -115,7 +106,6 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
             false => SHORTEST_PAUSE,
         };
     }
-    pthread::leave_count(false);
     null_mut()
 }
 

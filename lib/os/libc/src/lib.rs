@@ -8,7 +8,8 @@
 //! pointer is valid for what the function does with it, and a string ends with a zero byte.
 //!
 //! [`format`], [`scan`], [`number`], [`calendar`], [`complex_functions`], [`dates`],
-//! [`expressions`], [`random`] and [`linux_names`] need no system and are compiled for the host too.
+//! [`expressions`], [`random`] and [`linux_names`] need no system and are compiled for the host
+//! too.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
 // The compiler recognises the bodies of `stpcpy` and others. It would turn `strcpy`, which calls

@@ -62,6 +62,11 @@ pub fn end(block: &Block) {
     note(id, 0);
 }
 
+/// Takes the calling thread out of those whose masks count. It goes on to block what it blocks.
+pub fn leave() {
+    note(tls::gettid(), 0);
+}
+
 /// How many threads block a signal.
 pub fn count(bit: u64) -> usize {
     MASKS.with(|masks| masks.values().filter(|mask| *mask & bit != 0).count())

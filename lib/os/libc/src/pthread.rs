@@ -1,11 +1,12 @@
-//! Threads and keys of `pthread.h`; `locks.rs` and `waits.rs` have the rest.
+//! Threads of `pthread.h`; `locks.rs` and `waits.rs` have the rest.
+
+mod keys;
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use runtime::process::Fork;
@@ -14,18 +15,19 @@ use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
 use syscall::error::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Error};
 
+pub use keys::{
+    DESTRUCTOR_ROUNDS, KEYS, KEYS_IN_USE, pthread_getspecific, pthread_key_create,
+    pthread_key_delete, pthread_setspecific,
+};
+use keys::{KeyValue, run_destructors};
+
 use crate::points::{self, Notices};
 use crate::sync::{self, Lock, Shared};
 use crate::thread_attributes::Attributes;
-use crate::tls::{self, Block, Destructor};
+use crate::tls::{self, Block};
 use crate::{affinity, jump, masks};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-
-/// Keys a process can have.
-pub const KEYS: usize = 128;
-/// How often the destructors of a thread's values are called as long as they set new values.
-pub const DESTRUCTOR_ROUNDS: usize = 4;
 
 /// The structure behind a `pthread_t`, owned by the thread and the thread that may join it.
 pub struct Record {
@@ -237,8 +239,9 @@ pub fn forked() {
     }
 }
 
-/// Runs the C program's `main`; returns its status, which is 0 after `pthread_exit`.
-pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
+/// Runs the C program's `main`; returns its status, which is 0 after `pthread_exit`. Calls
+/// `has_left` when the first thread has done that, and what it blocks concerns nobody any more.
+pub fn run_main(main: impl FnOnce() -> c_int, has_left: fn()) -> c_int {
     struct Call<F> {
         main: Option<F>,
         status: Option<c_int>,
@@ -271,6 +274,8 @@ pub fn run_main(main: impl FnOnce() -> c_int) -> c_int {
             // The first thread called `pthread_exit`: the process stays until the others end.
             run_destructors();
             RUNNING.fetch_sub(1, Ordering::AcqRel);
+            masks::leave();
+            has_left();
             loop {
                 let running = RUNNING.load(Ordering::Acquire);
                 if running == 0 {
@@ -300,13 +305,26 @@ fn ended() {
     sync::wake(&RUNNING, usize::MAX >> 1);
 }
 
-/// Takes a thread of the library itself out of the count, so that the process does not wait for it
-/// once all others have called `pthread_exit`, or counts it again, before it ends.
-pub fn leave_count(leaves: bool) {
-    if leaves {
-        ended();
-    } else {
-        RUNNING.fetch_add(1, Ordering::AcqRel);
+/// Whose thread it is that is to be started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// The thread blocks the signals that its creator blocks, and the process lasts as long as it.
+    Program,
+    /// It blocks no signals and is not counted: neither does the process wait for it once all
+    /// others have called `pthread_exit`, nor do signals to the process.
+    Library,
+}
+
+/// Starts a thread of this library itself. Returns its record, with which it can be joined.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn start_own(main: Main) -> Result<*const Record> {
+    let (mut thread, usual) = (null(), &Attributes::USUAL);
+    // SAFETY: a local place; the function takes nothing.
+    match unsafe { create(&raw mut thread, usual, main, null_mut(), Owner::Library) } {
+        0 => Ok(thread),
+        number => Err(Error::new(number)),
     }
 }
 
@@ -322,6 +340,19 @@ pub unsafe extern "C" fn pthread_create(
     if !attributes.can_be() {
         return EPERM;
     }
+    // SAFETY: the same contract.
+    unsafe { create(place, attributes, main, argument, Owner::Program) }
+}
+
+/// # Safety
+/// `place` is valid, and `main` can be called with the argument.
+unsafe fn create(
+    place: *mut *const Record,
+    attributes: &Attributes,
+    main: Main,
+    argument: *mut c_void,
+    owner: Owner,
+) -> c_int {
     let (detached, processors) = (attributes.is_detached(), attributes.processors());
     // Whatever a new thread lacks, POSIX has this one error for it.
     let Some(block) = Block::new() else {
@@ -338,10 +369,12 @@ pub unsafe extern "C" fn pthread_create(
     // SAFETY: the caller's place.
     unsafe { *place = Arc::as_ptr(&record) };
     introduce(&block, Arc::clone(&record));
-    masks::inherit(&block);
+    if owner == Owner::Program {
+        masks::inherit(&block);
+        RUNNING.fetch_add(1, Ordering::AcqRel);
+    }
     // The lock keeps other threads from joining the new one until the handle is in the record.
     let started = record.handle.with(|handle| {
-        RUNNING.fetch_add(1, Ordering::AcqRel);
         let thread = Builder::new()
             .stack_size(attributes.stack_size())
             .fs_base(block.address())
@@ -350,7 +383,7 @@ pub unsafe extern "C" fn pthread_create(
                     // The set was checked before; a thread that cannot be bound runs anywhere.
                     let _ = handle_of(own()).and_then(|own| affinity::bind(own, &processors));
                 }
-                run(main, argument, block)
+                run(main, argument, block, owner)
             });
         match thread {
             Ok(thread) => {
@@ -371,8 +404,10 @@ pub unsafe extern "C" fn pthread_create(
             0
         }
         Err(_) => {
-            ended();
-            masks::end(&block);
+            if owner == Owner::Program {
+                ended();
+                masks::end(&block);
+            }
             NUMBERS.with(|numbers| numbers.give(id));
             // SAFETY: the thread does not run; the record in the block was made above.
             unsafe {
@@ -385,7 +420,7 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 /// Runs a new thread from its first function to its end.
-fn run(main: Main, argument: Value, block: Block) -> Value {
+fn run(main: Main, argument: Value, block: Block, owner: Owner) -> Value {
     struct Call {
         main: Main,
         argument: *mut c_void,
@@ -422,7 +457,9 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
         drop(Arc::from_raw(record_in(&block)));
         block.free();
     }
-    ended();
+    if owner == Owner::Program {
+        ended();
+    }
     Value(value.cast())
 }
 
@@ -483,111 +520,4 @@ extern "C" fn pthread_self() -> *const Record {
 #[unsafe(no_mangle)]
 extern "C" fn pthread_equal(a: *const Record, b: *const Record) -> c_int {
     (a == b).into()
-}
-
-/// The keys in use, with their destructors.
-pub static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
-
-/// Counts how often each key was made. A value that a thread has set for an earlier key of the
-/// same number does not belong to the present key.
-static TIMES_MADE: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
-
-fn times_made(key: usize) -> usize {
-    let times = TIMES_MADE.get(key);
-    times.map_or(0, |times| times.load(Ordering::Relaxed))
-}
-
-/// A thread's value for a key.
-#[derive(Clone, Copy)]
-struct KeyValue {
-    /// What [`times_made`] was when the value was set.
-    times_made: usize,
-    value: *mut c_void,
-}
-
-impl KeyValue {
-    const NONE: Self = Self {
-        times_made: 0,
-        value: null_mut(),
-    };
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_key_create(
-    key: *mut usize,
-    destructor: Option<Destructor>,
-) -> c_int {
-    let index = KEYS_IN_USE.with(|keys| {
-        let free = keys.iter().position(Option::is_none);
-        let index = free.unwrap_or(keys.len());
-        if index == KEYS {
-            return None;
-        }
-        if index == keys.len() {
-            keys.push(None);
-        }
-        keys[index] = Some(destructor);
-        TIMES_MADE[index].fetch_add(1, Ordering::Relaxed);
-        Some(index)
-    });
-    match index {
-        Some(index) => {
-            // SAFETY: the caller's place.
-            unsafe { *key = index };
-            0
-        }
-        None => EAGAIN,
-    }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn pthread_key_delete(key: usize) -> c_int {
-    let known = KEYS_IN_USE.with(|keys| keys.get_mut(key).and_then(Option::take));
-    if known.is_some() { 0 } else { EINVAL }
-}
-
-fn values<T>(action: impl FnOnce(&mut [KeyValue; KEYS]) -> T) -> T {
-    // SAFETY: the thread's own record lives as long as the thread.
-    unsafe { &*own() }.values.with(action)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn pthread_setspecific(key: usize, value: *const c_void) -> c_int {
-    if !KEYS_IN_USE.with(|keys| keys.get(key).is_some_and(Option::is_some)) {
-        return EINVAL;
-    }
-    let value = KeyValue {
-        times_made: times_made(key),
-        value: value.cast_mut(),
-    };
-    values(|values| values[key] = value);
-    0
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn pthread_getspecific(key: usize) -> *mut c_void {
-    let times = times_made(key);
-    let set = values(|values| values.get(key).copied());
-    let set = set.filter(|set| set.times_made == times);
-    set.map_or(null_mut(), |set| set.value)
-}
-
-/// Calls the destructors of the calling thread's values.
-fn run_destructors() {
-    for _ in 0..DESTRUCTOR_ROUNDS {
-        let mut called = false;
-        for key in 0..KEYS {
-            let destructor = KEYS_IN_USE.with(|keys| keys.get(key).copied().flatten().flatten());
-            let value = pthread_getspecific(key);
-            values(|values| values[key] = KeyValue::NONE);
-            if let Some(destructor) = destructor.filter(|_| !value.is_null()) {
-                // SAFETY: the C program's function for values of this key.
-                unsafe { destructor(value) };
-                called = true;
-            }
-        }
-        if !called {
-            return;
-        }
-    }
 }

@@ -3,7 +3,9 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{cpu_model, environment, given, process, pthread, signal, stream, strings, tls};
+use crate::{
+    arrivals, cpu_model, environment, given, process, pthread, signal, stream, strings, tls,
+};
 
 runtime::main!(program);
 
@@ -95,11 +97,11 @@ fn program() -> c_int {
         );
         run(&raw const __init_array_start, &raw const __init_array_end);
     }
-    let status = pthread::run_main(|| {
+    let main = || {
         // SAFETY: the program defines `main` as C demands; the vectors end with null pointers.
         unsafe { main(count, arguments, environment::vector()) }
-    });
-    process::leave(status)
+    };
+    process::leave(pthread::run_main(main, arrivals::deliver_to_others))
 }
 
 /// Calls the functions of an array.
