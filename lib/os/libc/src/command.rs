@@ -35,7 +35,7 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
     }
     // SAFETY: the caller's string.
     let text = unsafe { strings::bytes(text) };
-    stream::flush_all();
+    stream::flush_idle();
     // A handler would take the status for which this function waits. Without one there is no
     // effect to put off.
     let has_handler = handlers::is_handled(SIGCHLD);

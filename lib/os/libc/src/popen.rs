@@ -59,7 +59,7 @@ fn start(text: &[u8], reads: bool) -> Result<(c_int, Child)> {
 unsafe extern "C" fn popen(text: *const c_char, mode: *const c_char) -> *mut File {
     // SAFETY: the caller's strings.
     let (text, mode) = unsafe { (strings::bytes(text), strings::bytes(mode)) };
-    stream::flush_all();
+    stream::flush_idle();
     let started = reads(mode)
         .ok_or(Error::new(EINVAL))
         .and_then(|reads| start(text, reads).map(|(own, child)| (own, child, reads)));

@@ -272,7 +272,7 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
     if is_standard(Arc::as_ptr(&file).cast_mut()) {
         core::mem::forget(Arc::clone(&file));
     }
-    file.state.with(|state| {
+    let closed = file.state.with(|state| {
         let flushed = state.flush();
         // A process that goes on with the file starts where this stream has stopped.
         let _ = state.drop_input();
@@ -283,7 +283,10 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
         let closed = descriptor::close(state.number);
         state.number = -1;
         flushed.and(closed)
-    })
+    });
+    // A write to a pipe may have sent one.
+    points::handle_signals();
+    closed
 }
 
 /// Puts a standard stream that was closed back into the list of open streams. Does nothing to
@@ -316,7 +319,41 @@ pub fn flush_all() -> c_int {
             result = errno::fail(error.errno);
         }
     }
+    // A write to a pipe may have sent one.
+    points::handle_signals();
     result
+}
+
+/// As [`flush_all`], before another program is started. Leaves out a stream that a thread uses, as
+/// it may sleep there.
+pub fn flush_idle() {
+    for file in OPEN.with(|open| open.clone()) {
+        if file.shown.has_output.load(Ordering::Acquire) {
+            // The stream's own state records an error.
+            let _ = file.state.try_with(State::flush);
+        }
+    }
+    points::handle_signals();
+}
+
+/// Writes a prompt that the standard output has buffered, before the program waits for the answer.
+/// Does nothing if that stream is not written line by line, or is in use: its user may wait in it,
+/// and it may be the caller, who reads from it.
+fn show_prompt() {
+    let output = standard_output();
+    if output.is_null() {
+        return;
+    }
+    // Even if a thread has reserved it: that thread may wait for the stream that is read.
+    // SAFETY: the standard output, whose memory stays even when it is closed.
+    let file = unsafe { &*output };
+    if file.shown.has_output.load(Ordering::Acquire) {
+        // Its error is not one of reading. The output's own state records it.
+        let _ = file.state.try_with(|state| match state.mode {
+            Mode::Line => state.flush(),
+            Mode::Full | Mode::None => Ok(()),
+        });
+    }
 }
 
 /// Moves the positions of files back to those of the streams that read them ahead, for whoever
@@ -418,17 +455,8 @@ impl State {
             return Ok(None);
         }
         self.flush()?;
-        // A prompt must be shown before the program waits for the answer.
         if self.number == 0 {
-            let output = standard_output();
-            if !output.is_null() {
-                // Even if a thread has reserved it: that thread may wait for this stream.
-                // SAFETY: the standard output is open, and no other stream than this one is
-                // locked.
-                let shown = unsafe { &*output }.state.with(State::flush);
-                // Its error is not one of reading. The output's own state records it.
-                let _ = shown;
-            }
+            show_prompt();
         }
         let size = if self.mode == Mode::None { 1 } else { BUFFER };
         self.next = 0;
