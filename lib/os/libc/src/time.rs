@@ -177,18 +177,21 @@ fn sleep_long(length: Duration) -> Duration {
     }
 }
 
-/// Sleeps, and stores the time that is left. Returns 0, or `EINTR` if a signal handler has ended
-/// the sleep.
+/// Sleeps. Returns 0, or stores the time that is left and returns `EINTR` if a signal handler has
+/// ended the sleep.
 ///
 /// # Safety
 /// `left` is null or the caller's place.
 unsafe fn sleep_for(length: Duration, left: *mut Timespec) -> c_int {
     let rest = sleep_long(length);
+    if rest.is_zero() {
+        return 0;
+    }
     if !left.is_null() {
         // SAFETY: the caller's promise.
         unsafe { left.write(rest.into()) };
     }
-    if rest.is_zero() { 0 } else { EINTR }
+    EINTR
 }
 
 #[unsafe(no_mangle)]
@@ -357,7 +360,7 @@ impl Broken {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gmtime_r(time: *const i64, place: *mut Broken) -> *mut Broken {
     // Wide enough for every year that fits into a C `int`.
-    const LIMIT: i64 = 1 << 55;
+    const LIMIT: i64 = 1 << 56;
     // SAFETY: the caller's number.
     let time = unsafe { *time };
     match Some(time)
@@ -477,24 +480,37 @@ unsafe extern "C" fn strptime(
     text.cast_mut().wrapping_add(length)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn asctime_r(broken: *const Broken, buffer: *mut c_char) -> *mut c_char {
-    const LENGTH: usize = 26;
-    // SAFETY: the caller's buffer has 26 bytes, as C demands.
-    unsafe {
-        match strftime(buffer, LENGTH, c"%a %b %e %H:%M:%S %Y\n".as_ptr(), broken) {
-            0 => null_mut(),
-            _ => buffer,
+/// Stores the text of `asctime`.
+///
+/// # Errors
+/// `EOVERFLOW`: it does not fit into `size` bytes.
+///
+/// # Safety
+/// The caller's structure, and a buffer of that size.
+unsafe fn date_text(broken: *const Broken, buffer: *mut c_char, size: usize) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    match unsafe { strftime(buffer, size, c"%a %b %e %H:%M:%S %Y\n".as_ptr(), broken) } {
+        0 => {
+            errno::set(EOVERFLOW);
+            null_mut()
         }
+        _ => buffer,
     }
 }
 
-pub static TEXT: Shared<[c_char; 26]> = Shared::new([0; 26]);
+#[unsafe(no_mangle)]
+unsafe extern "C" fn asctime_r(broken: *const Broken, buffer: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's buffer has 26 bytes, as C demands, which is enough up to the year 9999.
+    unsafe { date_text(broken, buffer, 26) }
+}
+
+/// Room for the text of every year that fits into a C `int`.
+pub static TEXT: Shared<[c_char; 64]> = Shared::new([0; 64]);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn asctime(broken: *const Broken) -> *mut c_char {
     // SAFETY: the same contract; the buffer is this function's own.
-    TEXT.with(|buffer| unsafe { asctime_r(broken, buffer.as_mut_ptr()) })
+    TEXT.with(|buffer| unsafe { date_text(broken, buffer.as_mut_ptr(), buffer.len()) })
 }
 
 #[unsafe(no_mangle)]
