@@ -30,6 +30,11 @@ pub trait Arguments {
 pub trait Output {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
+
+    /// The length of bytes as the result and `%n` count it.
+    fn count(&self, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
 }
 
 impl Output for Vec<u8> {
@@ -102,7 +107,7 @@ impl Length {
     }
 }
 
-/// Counts the bytes of an output.
+/// Counts what goes to an output.
 struct Counted<'a> {
     output: &'a mut dyn Output,
     count: usize,
@@ -110,7 +115,7 @@ struct Counted<'a> {
 
 impl Counted<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        self.count += bytes.len();
+        self.count += self.output.count(bytes);
         self.output.put(bytes);
     }
 
@@ -163,8 +168,8 @@ impl Reader<'_> {
     }
 }
 
-/// Writes the converted format; returns its length in bytes. Unknown conversions are copied
-/// unchanged. `arguments` must be able to select them if the format numbers them.
+/// Writes the converted format; returns its length as the output counts it. Unknown conversions
+/// are copied unchanged. `arguments` must be able to select them if the format numbers them.
 pub fn print(output: &mut dyn Output, text: &[u8], arguments: &mut dyn Arguments) -> usize {
     let mut output = Counted { output, count: 0 };
     let mut reader = Reader { rest: text };
@@ -453,9 +458,12 @@ fn float(output: &mut Counted<'_>, specification: Specification, conversion: u8,
     }
 }
 
+/// The most digits behind the point that the standard library is asked for: it writes at most
+/// 65535. All others are 0.
+const LONGEST: usize = 1 << 15;
+
 fn fixed(value: f64, precision: usize, alternate: bool) -> String {
-    // The standard library writes at most 65535 digits.
-    let shown = precision.min(1 << 15);
+    let shown = precision.min(LONGEST);
     let mut text = format!("{value:.shown$}");
     if precision == 0 && alternate {
         text.push('.');
@@ -464,8 +472,9 @@ fn fixed(value: f64, precision: usize, alternate: bool) -> String {
     text
 }
 
-/// The digits as `d.ddd`, and the decimal exponent.
+/// The digits as `d.ddd`, at most [`LONGEST`] behind the point, and the decimal exponent.
 fn normalized(value: f64, precision: usize) -> (String, i32) {
+    let precision = precision.min(LONGEST);
     let text = format!("{value:.precision$e}");
     match text.split_once('e') {
         Some((digits, exponent)) => (String::from(digits), exponent.parse().unwrap_or(0)),
@@ -474,16 +483,16 @@ fn normalized(value: f64, precision: usize) -> (String, i32) {
 }
 
 fn scientific(value: f64, precision: usize, alternate: bool) -> String {
-    let (mut digits, exponent) = normalized(value, precision.min(1 << 15));
+    let (mut digits, exponent) = normalized(value, precision);
     if precision == 0 && alternate {
         digits.push('.');
     }
+    digits.extend(core::iter::repeat_n('0', precision.saturating_sub(LONGEST)));
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
 fn general(value: f64, precision: usize, alternate: bool) -> String {
-    let precision = precision.min(1 << 15);
     let (_, exponent) = normalized(value, precision - 1);
     let scale = precision as i32;
     let (mut mantissa, exponent) = if (-4..scale).contains(&exponent) {

@@ -114,14 +114,64 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
 /// # Safety
 /// `format` is a string, and `list` has the arguments that it names.
 pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Result<Vec<u8>> {
-    let (mut text, mut list) = (Vec::new(), List::new(list));
+    let mut text = Vec::new();
+    // SAFETY: the same contract.
+    unsafe { add(&mut text, format, list) }?;
+    Ok(text)
+}
+
+/// As [`text`], for the functions of wide characters: the result, and `%n`, count characters.
+///
+/// # Errors
+/// Those of [`text`].
+///
+/// # Safety
+/// As of [`text`].
+pub unsafe fn wide_text(format: *const c_char, list: &mut VaList<'_>) -> Result<(Vec<u8>, c_int)> {
+    let mut text = Characters(Vec::new());
+    // SAFETY: the same contract.
+    let count = unsafe { add(&mut text, format, list) }?;
+    Ok((text.0, count))
+}
+
+/// Formats into an output that takes all there is memory for. Returns the count.
+///
+/// # Safety
+/// As of [`text`].
+unsafe fn add(
+    output: &mut (impl Output + AsRef<[u8]>),
+    format: *const c_char,
+    list: &mut VaList<'_>,
+) -> Result<c_int> {
+    let mut list = List::new(list);
     // SAFETY: the caller's string.
     let format = unsafe { strings::bytes(format) };
-    let count = numbered::print(&mut text, format, &mut list);
-    list.result(count)?;
-    (count == text.len())
-        .then_some(text)
-        .ok_or(Error::new(ENOMEM))
+    let count = numbered::print(output, format, &mut list);
+    let result = list.result(count)?;
+    match output.count(output.as_ref()) == count {
+        true => Ok(result),
+        false => Err(Error::new(ENOMEM)),
+    }
+}
+
+/// Text in UTF-8 whose length is the number of its characters.
+struct Characters(Vec<u8>);
+
+impl AsRef<[u8]> for Characters {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Output for Characters {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.put(bytes);
+    }
+
+    fn count(&self, bytes: &[u8]) -> usize {
+        // Each character has one byte that does not continue another one.
+        bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+    }
 }
 
 /// A caller's buffer of a fixed size.
@@ -363,8 +413,11 @@ impl Targets for Places<'_, '_> {
 
 impl Input for &mut State {
     fn peek(&mut self) -> Option<u8> {
-        // The stream's state records an error.
-        State::peek(self).unwrap_or(None)
+        // An error ends the input. The stream's state records it, too.
+        State::peek(self).unwrap_or_else(|error| {
+            errno::set(error.errno);
+            None
+        })
     }
 
     fn take(&mut self) {

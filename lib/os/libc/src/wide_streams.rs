@@ -38,19 +38,19 @@ unsafe fn valid(text: *const Wide) -> Result<Vec<u8>> {
     unsafe { wide::text(text, usize::MAX) }.map_err(|_| Error::new(EILSEQ))
 }
 
-/// Formats into new memory.
+/// Formats into new memory. Also returns the number of characters.
 ///
 /// # Errors
-/// `EILSEQ`; those of [`print::text`].
+/// `EILSEQ`; those of [`print::wide_text`].
 ///
 /// # Safety
 /// `format` is a wide string, and `list` has the arguments that it names.
-unsafe fn formatted(format: *const Wide, list: &mut VaList<'_>) -> Result<Vec<u8>> {
+unsafe fn formatted(format: *const Wide, list: &mut VaList<'_>) -> Result<(Vec<u8>, c_int)> {
     // SAFETY: the same contract.
     unsafe {
         let mut format = valid(format)?;
         format.push(0);
-        print::text(format.as_ptr().cast(), list)
+        print::wide_text(format.as_ptr().cast(), list)
     }
 }
 
@@ -238,7 +238,7 @@ unsafe extern "C" fn vswprintf(
 ) -> c_int {
     // SAFETY: the caller's string, arguments and buffer.
     unsafe {
-        let count = formatted(format, &mut list).and_then(|text| {
+        let count = formatted(format, &mut list).and_then(|(text, _)| {
             let count = widen(place, size, &text).ok_or(Error::new(EOVERFLOW))?;
             Ok(count as c_int)
         });
@@ -254,8 +254,8 @@ unsafe extern "C" fn vfwprintf(
 ) -> c_int {
     // SAFETY: the caller's string, arguments and open stream.
     let written = unsafe {
-        formatted(format, &mut list).and_then(|text| {
-            stream::with(file, |state| state.write(&text)).map(|()| text.len() as c_int)
+        formatted(format, &mut list).and_then(|(text, count)| {
+            stream::with(file, |state| state.write(&text)).map(|()| count)
         })
     };
     errno::give(written)
