@@ -15,7 +15,8 @@ static void tables(void) {
     a->data = (void *)3;
     CHECK(hsearch((ENTRY){ "a", NULL }, FIND) == a && a->data == (void *)3);
     CHECK(!hsearch((ENTRY){ "d", NULL }, FIND) && errno == ESRCH);
-    CHECK(!hsearch((ENTRY){ "d", NULL }, ENTER) && errno == ENOMEM);
+    /* The size is an estimate. */
+    CHECK(hsearch((ENTRY){ "d", NULL }, ENTER) && hsearch((ENTRY){ "d", NULL }, FIND));
     hdestroy();
     CHECK(hcreate(1) == 1 && !hsearch((ENTRY){ "a", NULL }, FIND));
     hdestroy();

@@ -48,13 +48,14 @@ pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()>
         let left = count.saturating_sub(8 * index).min(8);
         *byte &= ((1_u16 << left) - 1) as u8;
     }
-    if size < set.len() {
+    if size.saturating_mul(8) < count {
         return Err(Error::new(EINVAL));
     }
-    // SAFETY: the caller's promise; what is longer than the kernel's set is empty.
+    // SAFETY: the caller's promise; what is longer than the kernel's set is empty, and what is
+    // shorter has all processors.
     unsafe {
         place.write_bytes(0, size);
-        place.copy_from_nonoverlapping(set.as_ptr(), set.len());
+        place.copy_from_nonoverlapping(set.as_ptr(), size.min(set.len()));
     }
     Ok(())
 }

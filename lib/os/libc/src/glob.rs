@@ -185,8 +185,9 @@ impl Found {
 /// `glob` has filled in the structure, or it has no paths.
 unsafe fn store(found: &mut Found, paths: &[String]) -> Result<(), Failure> {
     let is_new = found.paths.is_null();
-    let words = found.end() + paths.len() + 1;
-    let bytes = words.checked_mul(size_of::<*mut c_char>());
+    let skipped = found.has_offset.checked_mul(found.skipped);
+    let words = skipped.and_then(|skipped| skipped.checked_add(found.count + paths.len() + 1));
+    let bytes = words.and_then(|words| words.checked_mul(size_of::<*mut c_char>()));
     let bytes = bytes.ok_or(Failure::NoSpace)?;
     // SAFETY: null, or what a call before has allocated here.
     let list = unsafe { malloc::realloc(found.paths.cast(), bytes) };

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_uint};
 
 use runtime::process as system;
-use runtime::state;
-use syscall::error::{EINVAL, ENOENT};
+use runtime::{signals, state};
+use syscall::error::{ENAMETOOLONG, ENOENT};
 
 use crate::sync::Shared;
-use crate::{errno, segments, stream, strings};
+use crate::{errno, masks, segments, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -89,7 +89,14 @@ extern "C" fn _Exit(status: c_int) -> ! {
 
 /// Ends the process as a signal would.
 pub fn end_by_signal(number: c_int) -> ! {
-    runtime::signals::give_up();
+    signals::give_up();
+    // It ends the process even if the program ignores it, as `abort` demands.
+    if let (Ok(former), Some(bit)) = (signals::choice(), masks::bit(number))
+        && former.ignored & bit != 0
+    {
+        let ignored = former.ignored & !bit;
+        let _ = signals::choose(signals::Choice { caught: 0, ignored });
+    }
     let _ = system::kill(system::id(), number as u32);
     // Programs that run without the process manager cannot kill.
     system::exit(128 + number)
@@ -231,22 +238,23 @@ unsafe extern "C" fn uname(place: *mut Names) -> c_int {
     0
 }
 
-/// Stores a name with its zero byte.
+/// Stores a name with its zero byte, or as many of these bytes as fit (`ENAMETOOLONG`).
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes.
 unsafe fn store_name(name: &CStr, buffer: *mut c_char, size: usize) -> c_int {
     let name = name.to_bytes_with_nul();
-    if size < name.len() {
-        return errno::fail(EINVAL);
-    }
+    let count = size.min(name.len());
     // SAFETY: the caller's buffer is long enough.
     unsafe {
         buffer
             .cast::<u8>()
-            .copy_from_nonoverlapping(name.as_ptr(), name.len())
+            .copy_from_nonoverlapping(name.as_ptr(), count)
     };
-    0
+    match count < name.len() {
+        true => errno::fail(ENAMETOOLONG),
+        false => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 
-use syscall::error::{EINVAL, ENOMEM, ESRCH};
+use syscall::error::{EINVAL, ESRCH};
 
 use crate::sync::Shared;
 use crate::{errno, strings};
@@ -30,8 +30,6 @@ const ENTER: c_int = 1;
 /// entry, so each is allocated by itself.
 pub struct Table {
     entries: BTreeMap<Vec<u8>, Box<Entry>>,
-    /// The most entries.
-    size: usize,
 }
 
 /// C's `struct hsearch_data`.
@@ -44,10 +42,9 @@ struct TableOf {
 pub static TABLE: Shared<Option<Table>> = Shared::new(None);
 
 impl Table {
-    fn new(size: usize) -> Table {
+    fn new() -> Table {
         Table {
             entries: BTreeMap::new(),
-            size,
         }
     }
 
@@ -62,26 +59,26 @@ impl Table {
             return Ok(&raw mut **found);
         }
         match action {
-            ENTER if self.entries.len() < self.size => {
+            ENTER => {
                 let place = self.entries.entry(key.to_vec()).or_insert(Box::new(entry));
                 Ok(&raw mut **place)
             }
-            ENTER => Err(ENOMEM),
             _ => Err(ESRCH),
         }
     }
 }
 
-/// Returns 0 if there is a table already, as in glibc.
+/// Returns 0 if there is a table already, as in glibc. The caller's estimate of the size is not
+/// needed.
 #[unsafe(no_mangle)]
-extern "C" fn hcreate(size: usize) -> c_int {
+extern "C" fn hcreate(_size: usize) -> c_int {
     TABLE.with(|table| match table {
         Some(_) => {
             errno::set(EINVAL);
             0
         }
         None => {
-            *table = Some(Table::new(size));
+            *table = Some(Table::new());
             1
         }
     })
@@ -106,14 +103,14 @@ unsafe extern "C" fn hsearch(entry: Entry, action: c_int) -> *mut Entry {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hcreate_r(size: usize, place: *mut TableOf) -> c_int {
+unsafe extern "C" fn hcreate_r(_size: usize, place: *mut TableOf) -> c_int {
     // SAFETY: the caller's structure, which is zero or was ended.
     let place = unsafe { &mut *place };
     if !place.table.is_null() {
         errno::set(EINVAL);
         return 0;
     }
-    place.table = Box::into_raw(Box::new(Table::new(size)));
+    place.table = Box::into_raw(Box::new(Table::new()));
     1
 }
 

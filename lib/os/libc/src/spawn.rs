@@ -64,6 +64,9 @@ unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     from: c_int,
     to: c_int,
 ) -> c_int {
+    if from < 0 || to < 0 {
+        return EBADF;
+    }
     // SAFETY: initialised before.
     unsafe { (*(*actions).list).push(Action::Duplicate { from, to }) };
     0
@@ -74,6 +77,9 @@ unsafe extern "C" fn posix_spawn_file_actions_addclose(
     actions: *mut Actions,
     number: c_int,
 ) -> c_int {
+    if number < 0 {
+        return EBADF;
+    }
     // SAFETY: initialised before.
     unsafe { (*(*actions).list).push(Action::Close { number }) };
     0
@@ -276,15 +282,18 @@ impl Numbers {
     /// Does the actions in their order. Returns the files opened for them, which have to stay open
     /// until the program has started.
     fn act(&mut self, actions: &[Action]) -> Result<Vec<Opened>> {
-        let mut opened = Vec::new();
+        let mut opened: Vec<Opened> = Vec::new();
         for action in actions {
             match action {
                 Action::Duplicate { from, to } => {
                     let (from, to) = (*from as usize, *to as usize);
-                    if self.closed.contains(&from) {
+                    let own = self.source(from);
+                    // Files that were opened for the actions have their numbers here only.
+                    let is_opened = || opened.iter().any(|file| file.0 as usize == from);
+                    if self.closed.contains(&from) || own.is_none() && is_opened() {
                         return Err(Error::new(EBADF));
                     }
-                    let source = self.source(from).unwrap_or(from);
+                    let source = own.unwrap_or(from);
                     fd::fcntl(source, syscall::F_GETFD, 0)?;
                     self.set(to, source);
                 }
@@ -358,7 +367,7 @@ unsafe extern "C" fn posix_spawnp(
     let Ok(group) = u32::try_from(attributes.group) else {
         return EINVAL;
     };
-    stream::flush_all();
+    stream::flush_idle();
     let spawned = retried(|| {
         let mut numbers = Numbers::inherited();
         // An error of the actions is final, so it ends the retries.

@@ -150,7 +150,12 @@ unsafe extern "C" fn freopen(
             // The number stays, so that standard streams keep their numbers for new programs. A
             // stream that was closed has none.
             let number = match state.number {
-                old @ 0.. if old != number => moved(number, old)?,
+                old @ 0.. if old != number => {
+                    let moved = moved(number, old)?;
+                    let closes = flags & libredox::flag::O_CLOEXEC as usize != 0;
+                    descriptor::set_close_on_exec(moved as usize, closes);
+                    moved
+                }
                 _ => number,
             };
             state.replace(number, readable, writable);

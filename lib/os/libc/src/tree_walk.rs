@@ -114,7 +114,11 @@ impl Walk<'_> {
     }
 
     fn call(&self, inside: &str, stat: &Stat, kind: Kind, level: c_int) -> Result<(), Over> {
-        let path = format!("{}{inside}\0", self.given);
+        let path = match (self.given, inside) {
+            // The root, whose path ends with the slash that others begin with.
+            ("", "") => String::from("/\0"),
+            (given, inside) => format!("{given}{inside}\0"),
+        };
         let name = path.trim_end_matches(['/', '\0']);
         let base = name.rfind('/').map_or(0, |slash| slash + 1);
         if self.has(FTW_CHDIR) {
