@@ -137,6 +137,8 @@ int pthread_attr_getinheritsched(const pthread_attr_t *attributes, int *choice);
 int pthread_attr_setscope(pthread_attr_t *attributes, int scope);
 int pthread_attr_getscope(const pthread_attr_t *attributes, int *scope);
 int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters);
+int pthread_getconcurrency(void);
+int pthread_setconcurrency(int level);
 int pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters);
 int pthread_setschedprio(pthread_t thread, int priority);
 int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *set);

@@ -157,7 +157,8 @@ __BEGIN_DECLS
 sighandler_t signal(int number, sighandler_t handler);
 int sigaction(int number, const struct sigaction *action, struct sigaction *old);
 int raise(int number);
-/* To the own thread; another one's is refused (ENOSYS) but for number 0, which asks if it is there. */
+/* The other thread calls the handler when it is in, or gets to, a cancellation point. Number 0 asks
+ * whether the thread runs. */
 int pthread_kill(pthread_t thread, int number);
 int kill(pid_t process, int number);
 int killpg(pid_t group, int number);

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
-/* The program's group cannot be chosen (ENOTSUP); what the others ask for is so anyway. */
+/* SETPGROUP and SETSIGDEF do what they say. What RESETIDS and USEVFORK ask for is so anyway, and
+ * SETSIGMASK has no effect, because a program begins with no signal blocked. */
 #define POSIX_SPAWN_RESETIDS 0x01
 #define POSIX_SPAWN_SETPGROUP 0x02
 #define POSIX_SPAWN_SETSIGDEF 0x04

@@ -100,6 +100,7 @@ ssize_t pwrite(int fd, const void *place, size_t size, off_t offset);
 int ftruncate(int fd, off_t length);
 int truncate(const char *path, off_t length);
 int fsync(int fd);
+void sync(void);
 int fdatasync(int fd);
 int dup(int fd);
 int dup2(int fd, int number);

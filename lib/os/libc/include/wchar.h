@@ -33,6 +33,8 @@ size_t wcslen(const wchar_t *text);
 size_t wcsnlen(const wchar_t *text, size_t limit);
 wchar_t *wcscpy(wchar_t *to, const wchar_t *from);
 wchar_t *wcsncpy(wchar_t *to, const wchar_t *from, size_t count);
+wchar_t *wcpcpy(wchar_t *to, const wchar_t *from);
+wchar_t *wcpncpy(wchar_t *to, const wchar_t *from, size_t count);
 wchar_t *wcscat(wchar_t *to, const wchar_t *from);
 wchar_t *wcsncat(wchar_t *to, const wchar_t *from, size_t count);
 int wcscmp(const wchar_t *a, const wchar_t *b);

@@ -259,26 +259,63 @@ struct Timeval {
     microseconds: i64,
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn utimes(path: *const c_char, times: *const Timeval) -> c_int {
+/// Two times of C's older structure in the newer one; `None` stands for the present.
+///
+/// # Errors
+/// `EINVAL`: the microseconds are no part of a second.
+///
+/// # Safety
+/// `times` is null, or the caller's two structures.
+unsafe fn exact(times: *const Timeval) -> Result<Option<[Timespec; 2]>> {
     if times.is_null() {
-        // SAFETY: the same contract.
-        return unsafe { set_times(path, core::ptr::null()) };
+        return Ok(None);
     }
-    // SAFETY: the caller's two structures.
+    // SAFETY: the caller's promise.
     let times = [0, 1].map(|index| unsafe { *times.add(index) });
-    if times
-        .iter()
-        .any(|time| !(0..1_000_000).contains(&time.microseconds))
-    {
-        return errno::fail(EINVAL);
+    let is_part = |time: &Timeval| (0..1_000_000).contains(&time.microseconds);
+    if !times.iter().all(is_part) {
+        return Err(Error::new(EINVAL));
     }
-    let times = times.map(|time| Timespec {
+    Ok(Some(times.map(|time| Timespec {
         seconds: time.seconds,
         nanoseconds: time.microseconds * 1000,
-    });
-    // SAFETY: the caller's string.
-    unsafe { set_times(path, times.as_ptr()) }
+    })))
+}
+
+/// Where two times are, for a function to which null stands for the present.
+fn place_of(times: &Option<[Timespec; 2]>) -> *const Timespec {
+    times
+        .as_ref()
+        .map_or(core::ptr::null(), |times| times.as_ptr())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn utimes(path: *const c_char, times: *const Timeval) -> c_int {
+    // SAFETY: the caller's string and two structures or null.
+    unsafe {
+        match exact(times) {
+            Ok(times) => set_times(path, place_of(&times)),
+            Err(error) => errno::fail(error.errno),
+        }
+    }
+}
+
+/// As `utimes`, as there are no links.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lutimes(path: *const c_char, times: *const Timeval) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { utimes(path, times) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn futimes(number: c_int, times: *const Timeval) -> c_int {
+    // SAFETY: the caller's two structures or null.
+    unsafe {
+        match exact(times) {
+            Ok(times) => futimens(number, place_of(&times)),
+            Err(error) => errno::fail(error.errno),
+        }
+    }
 }
 
 /// `times` is C's `struct utimbuf`: the times of the last access and the last change, in seconds.
@@ -292,11 +329,8 @@ unsafe extern "C" fn utime(path: *const c_char, times: *const [i64; 2]) -> c_int
             nanoseconds: 0,
         })
     });
-    let place = times
-        .as_ref()
-        .map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: the caller's string, and two times or none.
-    unsafe { set_times(path, place) }
+    unsafe { set_times(path, place_of(&times)) }
 }
 
 /// C's `struct statvfs`.

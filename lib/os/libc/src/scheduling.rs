@@ -3,6 +3,7 @@
 //! without the right.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use runtime::Result;
 use syscall::error::{EINVAL, EOPNOTSUPP, EPERM, ESRCH, Error};
@@ -236,5 +237,22 @@ unsafe extern "C" fn pthread_attr_getscope(
 ) -> c_int {
     // SAFETY: the caller's place.
     unsafe { scope.write(SYSTEM) };
+    0
+}
+
+/// What the program has asked for, which has no effect: each thread is one of the kernel's.
+static CONCURRENCY: AtomicI32 = AtomicI32::new(0);
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_getconcurrency() -> c_int {
+    CONCURRENCY.load(Ordering::Relaxed)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_setconcurrency(level: c_int) -> c_int {
+    if level < 0 {
+        return EINVAL;
+    }
+    CONCURRENCY.store(level, Ordering::Relaxed);
     0
 }

@@ -1,6 +1,8 @@
 //! `wchar.h` and the wide characters of `stdlib.h`. A `wchar_t` is a Unicode character, and text
 //! in bytes is UTF-8. Wide streams and formats are in `wide_streams.rs`.
 
+mod copies;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_int;
@@ -355,42 +357,6 @@ unsafe extern "C" fn wcsnlen(text: *const Wide, limit: usize) -> usize {
         length += 1;
     }
     length
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcscpy(to: *mut Wide, from: *const Wide) -> *mut Wide {
-    // SAFETY: the caller's string and place, the zero included.
-    unsafe { to.copy_from_nonoverlapping(from, wcslen(from) + 1) };
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcsncpy(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
-    // SAFETY: the caller's string and place for `count` characters.
-    unsafe {
-        let length = wcsnlen(from, count);
-        to.copy_from_nonoverlapping(from, length);
-        to.add(length).write_bytes(0, count - length);
-    }
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcscat(to: *mut Wide, from: *const Wide) -> *mut Wide {
-    // SAFETY: the caller's strings, with room behind the first.
-    unsafe { wcscpy(to.add(wcslen(to)), from) };
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcsncat(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
-    // SAFETY: the caller's strings, with room behind the first.
-    unsafe {
-        let (end, length) = (to.add(wcslen(to)), wcsnlen(from, count));
-        end.copy_from_nonoverlapping(from, length);
-        end.add(length).write(0);
-    }
-    to
 }
 
 #[unsafe(no_mangle)]

@@ -22,7 +22,7 @@ typedef struct {
 __BEGIN_DECLS
 int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
            struct timeval *limit);
-/* No signal is delivered while a program waits, so the mask changes nothing. */
+/* The thread blocks the signals of the mask, and no others, while it waits. */
 int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
             const struct timespec *limit, const void *mask);
 __END_DECLS

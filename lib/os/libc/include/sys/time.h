@@ -56,6 +56,8 @@ int getitimer(int which, struct itimerval *place);
 int setitimer(int which, const struct itimerval *timer, struct itimerval *old);
 int gettimeofday(struct timeval *time, void *zone);
 int utimes(const char *path, const struct timeval times[2]);
+int lutimes(const char *path, const struct timeval times[2]);
+int futimes(int fd, const struct timeval times[2]);
 __END_DECLS
 #include <sys/select.h>
 #endif
