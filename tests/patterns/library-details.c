@@ -309,7 +309,7 @@ static void prompt_to_nobody(void) {
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[0], 0);
-        setvbuf(stdout, NULL, _IOFBF, BUFSIZ);
+        setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
         fputs("prompt", stdout);
         close(1);
         _exit(fgetc(stdin) == 'x' && ferror(stdout) && !ferror(stdin) ? 42 : 1);

@@ -48,7 +48,8 @@ pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()>
         let left = count.saturating_sub(8 * index).min(8);
         *byte &= ((1_u16 << left) - 1) as u8;
     }
-    if size.saturating_mul(8) < count {
+    // C's sets consist of whole words.
+    if size.saturating_mul(8) < count || !size.is_multiple_of(size_of::<u64>()) {
         return Err(Error::new(EINVAL));
     }
     // SAFETY: the caller's promise; what is longer than the kernel's set is empty, and what is

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint};
 
 use runtime::process as system;
 use runtime::{signals, state};
-use syscall::error::{ENAMETOOLONG, ENOENT};
+use syscall::error::{EINVAL, ENAMETOOLONG, ENOENT};
 
 use crate::sync::Shared;
 use crate::{errno, masks, segments, stream, strings};
@@ -267,6 +267,10 @@ unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
 /// No node belongs to a domain, which Linux reports as `(none)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getdomainname(buffer: *mut c_char, size: usize) -> c_int {
+    const NONE: &CStr = c"(none)";
+    if size < NONE.count_bytes() + 1 {
+        return errno::fail(EINVAL);
+    }
     // SAFETY: the caller's buffer.
-    unsafe { store_name(c"(none)", buffer, size) }
+    unsafe { store_name(NONE, buffer, size) }
 }
