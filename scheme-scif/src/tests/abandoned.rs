@@ -40,15 +40,28 @@ fn a_connection_that_nobody_takes_ends_with_its_listener() {
     assert_eq!(fixture.read(1, there, 1), error(ECONNRESET));
     fixture.close(1, there);
     assert_eq!(fixture.counter(0, "endpoints"), 0);
-    // One whose connector has withdrawn is none.
-    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-    let before = state(&mut fixture);
-    let connect = fixture.start_open(1, "0/2050");
-    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
-    assert!(fixture.is_kept(0, accept));
-    assert!(fixture.cancel(1, connect).is_err());
-    assert!(fixture.cancel(0, accept).is_err());
-    let none = fixture.now(0, take(listener, b"accept-now")).0;
-    assert_eq!(none, error(EAGAIN));
-    assert_eq!(state(&mut fixture), before);
+}
+
+#[test]
+fn a_connection_whose_connector_has_withdrawn_is_none() {
+    for is_accept_first in [false, true] {
+        let mut fixture = Fixture::new(2);
+        let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+        let before = state(&mut fixture);
+        let connect = fixture.start_open(1, "0/2050");
+        let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
+        assert!(fixture.is_kept(0, accept));
+        if is_accept_first {
+            assert!(fixture.cancel_only(0, accept).is_err());
+        }
+        assert!(fixture.cancel(1, connect).is_err());
+        if !is_accept_first {
+            assert!(fixture.cancel(0, accept).is_err());
+        }
+        // Nobody waits for an event of it, nor is it charged to anybody.
+        assert_eq!(fixture.ready(0, listener), EventFlags::empty());
+        assert_eq!(state(&mut fixture), before);
+        let none = fixture.now(0, take(listener, b"accept-now")).0;
+        assert_eq!(none, error(EAGAIN));
+    }
 }

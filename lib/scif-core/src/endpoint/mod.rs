@@ -361,8 +361,13 @@ impl Endpoints {
         }
     }
 
-    /// Notes that the request for which an endpoint was made does not lead to a connection.
+    /// Notes that the request for which an endpoint was made does not lead to a connection. An
+    /// endpoint that was kept for the next accept goes: that accept takes another request.
     pub(crate) fn accept_failed(&mut self, cx: &mut Context, id: EndpointId, error: Error) {
+        if self.forget_granted(id) {
+            _ = self.remove(cx, id);
+            return;
+        }
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::AcceptFailed(error);
             endpoint.connection = None;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Endpoint, EndpointState, Endpoints};
+use super::Endpoints;
 use crate::base::context::Context;
 use crate::base::ids::EndpointId;
 use crate::base::timers::Timer;
@@ -95,20 +95,22 @@ impl Endpoints {
         }
     }
 
-    /// Takes an endpoint that was kept, if its connector is still there.
-    pub(crate) fn take_granted(
-        &mut self,
-        cx: &mut Context,
-        listener: EndpointId,
-    ) -> Option<EndpointId> {
-        loop {
-            let new = self.table.get_mut(listener)?.granted.pop_front()?;
-            match self.table.get(new).map(Endpoint::state) {
-                Some(EndpointState::AcceptFailed(_)) => _ = self.remove(cx, new),
-                Some(_) => return Some(new),
-                None => {}
-            }
-        }
+    /// Takes an endpoint that was kept.
+    pub(crate) fn take_granted(&mut self, listener: EndpointId) -> Option<EndpointId> {
+        self.table.get_mut(listener)?.granted.pop_front()
+    }
+
+    /// Takes an endpoint back that was kept for an accept. Returns whether it was.
+    pub(super) fn forget_granted(&mut self, kept: EndpointId) -> bool {
+        let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
+        listeners.into_iter().any(|listener| {
+            let endpoint = self.table.get_mut(listener);
+            endpoint.is_some_and(|endpoint| {
+                let before = endpoint.granted.len();
+                endpoint.granted.retain(|id| *id != kept);
+                endpoint.granted.len() < before
+            })
+        })
     }
 
     /// Removes a queued request that its connector on `node` withdraws. Returns whether it was

@@ -35,7 +35,7 @@ impl Engine {
             return Err(Error::InvalidArgument);
         }
         let port = endpoint.port();
-        if let Some(new) = self.endpoints.take_granted(&mut self.cx, listener) {
+        if let Some(new) = self.endpoints.take_granted(listener) {
             return Ok(new);
         }
         // The loop ends: every pass takes one of at most `MAX_BACKLOG` requests.
@@ -181,9 +181,13 @@ impl Engine {
     /// connector may have returned already, and must not find its connection reset. It is closed
     /// with the listener.
     pub fn accept_abandon(&mut self, mem: &mut dyn Memory, listener: EndpointId, new: EndpointId) {
-        let state = self.endpoints.get(listener).map(Endpoint::state);
-        match state {
-            Ok(EndpointState::Listening) => {
+        let state = |id| self.endpoints.get(id).map(Endpoint::state);
+        match (state(listener), state(new)) {
+            // The connector has withdrawn.
+            (_, Ok(EndpointState::AcceptFailed(_))) => {
+                self.endpoints.remove(&mut self.cx, new);
+            }
+            (Ok(EndpointState::Listening), _) => {
                 self.endpoints.keep_granted(&mut self.cx, listener, new);
             }
             _ => self.close(mem, new),
