@@ -62,6 +62,7 @@ const ASKING: &[&str] = &[
     "dup2",
     "dup_at",
     "dup_upper",
+    "hidden",
     "openat_upper",
 ];
 

@@ -328,8 +328,9 @@ mod tests {
     use crate::Event;
     use crate::address::Datagram;
     use crate::demo::{self, Program};
-    use crate::types::Opcode;
-    use crate::work::{Capacity, QpInit, SendRequest};
+    use crate::keys::Region;
+    use crate::types::{Access, Opcode};
+    use crate::work::{Capacity, Data, QpInit, Segment, SendRequest};
 
     /// A context with the queue pair 2, which can send datagrams, and its protection domain.
     fn with_queue_pair() -> (Context, Id) {
@@ -388,6 +389,58 @@ mod tests {
             let routes = context.objects.routes.len();
             assert!(routes <= 10_000, "{routes}");
         }
+    }
+
+    /// The route is not needed any more: the lane that has its first piece gets the others.
+    #[test]
+    fn a_datagram_under_way_goes_on_when_routes_are_forgotten() {
+        const LANE: LaneId = LaneId(7);
+        let (mut context, pd) = with_queue_pair();
+        let (mut program, mut peer) = (Program::new(4096), Program::new(8));
+        program.ring = 2100;
+        program.join(LANE, &mut peer, LANE);
+        context.open_datagram_lane(LANE).unwrap();
+        let vector = AddressVector {
+            lid: 2,
+            ..AddressVector::default()
+        };
+        let ah = context.create_ah(pd, vector).unwrap();
+        let mut request = SendRequest::new(1, Opcode::Send, Vec::new());
+        let region = Region {
+            pd,
+            start: demo::BASE,
+            length: 3000,
+            iova: demo::BASE,
+            access: Access::empty(),
+        };
+        let segment = Segment {
+            address: demo::BASE,
+            length: 3000,
+            key: context.register(region).unwrap(),
+        };
+        request.data = Data::Segments([segment].to_vec());
+        request.datagram = Datagram {
+            ah,
+            qpn: 9,
+            qkey: 5,
+        };
+        context.post_send(2, request).unwrap();
+        context.progress(&mut program, 0);
+        let destination = Destination { lid: 2, qpn: 9 };
+        assert_eq!(context.next_event(), Some(Event::LaneWanted(destination)));
+        context.route(destination, Some(LANE)).unwrap();
+        context.progress(&mut program, 0);
+        let first = peer.available(LANE, usize::MAX).bytes;
+        assert!((1..3000).contains(&first), "{first}");
+        for qpn in 10..20_000 {
+            let other = Destination { lid: 2, qpn };
+            context.objects.set_route(other, Route::Lane(LANE));
+        }
+        peer.receive(LANE, Target::Nowhere(first)).unwrap();
+        context.progress(&mut program, 0);
+        let rest = peer.available(LANE, usize::MAX).bytes;
+        assert!(first + rest > 3000, "{first} and {rest} bytes");
+        assert!(context.poll_cq(Id(0)).unwrap().is_some());
     }
 
     #[test]

@@ -59,8 +59,11 @@ impl QueuePair {
         let is_new = send.way.moved == 0;
         let step = match objects.routes.get(&destination).copied() {
             Some(Route::Lane(lane)) => self.send_datagram(objects, host, now, lane),
-            // The lane that carried its first piece has ended.
-            _ if !is_new => self.finish(WcStatus::Success),
+            // The route was forgotten, or the lane that carried its first piece has ended.
+            _ if !is_new => match self.lane_in_use(objects) {
+                Some(lane) => self.send_datagram(objects, host, now, lane),
+                None => self.finish(WcStatus::Success),
+            },
             Some(Route::None | Route::Late) => self.finish(WcStatus::Success),
             Some(Route::Wanted) => self.wait_for_lane(objects, now, destination),
             None => {
@@ -77,6 +80,13 @@ impl QueuePair {
             }
         }
         step
+    }
+
+    /// The lane that carries a datagram of this queue pair.
+    fn lane_in_use(&self, objects: &Objects) -> Option<LaneId> {
+        let mut lanes = objects.lanes.iter();
+        let found = lanes.find(|(_, lane)| lane.sender == Some(self.number));
+        found.map(|(id, _)| id)
     }
 
     /// The step of a datagram that waits until the owner of the context has found a lane.
