@@ -416,6 +416,10 @@ static void mistakes(void) {
     struct ibv_context **devices = rdma_get_devices(&count);
     CHECK(devices && count == 1 && devices[0] && devices[1] == NULL);
     rdma_free_devices(devices);
+    struct rdma_cm_id without_queues = { 0 };
+    struct ibv_wc wc;
+    errno = 0;
+    CHECK(rdma_get_send_comp(&without_queues, &wc) == -1 && errno == EINVAL);
     CHECK(strcmp(rdma_event_str(RDMA_CM_EVENT_REJECTED), "RDMA_CM_EVENT_REJECTED") == 0);
 }
 

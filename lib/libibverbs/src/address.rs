@@ -150,45 +150,48 @@ pub extern "C" fn ibv_detach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> 
 
 // ---- Rates ----
 
-/// Codes of rates, each with its multiple of 2.5 Gbit/s and its rate in Mbit/s.
-const RATES: [(c_int, c_int, c_int); 23] = [
-    (2, 1, 2500),
-    (5, 2, 5000),
-    (3, 4, 10000),
-    (6, 8, 20000),
-    (4, 12, 30000),
-    (7, 16, 40000),
-    (8, 24, 60000),
-    (9, 32, 80000),
-    (10, 48, 120000),
-    (11, 6, 14062),
-    (12, 22, 56250),
-    (13, 45, 112500),
-    (14, 67, 168750),
-    (15, 10, 25781),
-    (16, 41, 103125),
-    (17, 82, 206250),
-    (18, 124, 309375),
-    (19, 11, 28125),
-    (20, 20, 53125),
-    (21, 160, 425000),
-    (22, 240, 637500),
-    (23, 320, 850000),
-    (24, 480, 1275000),
+/// Codes of rates, each with its multiple of 2.5 Gbit/s, if rdma-core has one for it, and its rate
+/// in Mbit/s.
+const RATES: [(c_int, Option<c_int>, c_int); 23] = [
+    (2, Some(1), 2500),
+    (5, Some(2), 5000),
+    (3, Some(4), 10000),
+    (6, Some(8), 20000),
+    (4, Some(12), 30000),
+    (7, Some(16), 40000),
+    (8, Some(24), 60000),
+    (9, Some(32), 80000),
+    (10, Some(48), 120000),
+    (11, None, 14062),
+    (12, None, 56250),
+    (13, None, 112500),
+    (14, None, 168750),
+    (15, None, 25781),
+    (16, None, 103125),
+    (17, None, 206250),
+    (18, None, 309375),
+    (19, Some(11), 28125),
+    (20, Some(20), 53125),
+    (21, Some(160), 425000),
+    (22, Some(240), 637500),
+    (23, Some(320), 850000),
+    (24, Some(480), 1275000),
 ];
 
-fn rate(rate: c_int) -> Option<&'static (c_int, c_int, c_int)> {
+fn rate(rate: c_int) -> Option<&'static (c_int, Option<c_int>, c_int)> {
     RATES.iter().find(|(code, ..)| *code == rate)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_rate_to_mult(code: c_int) -> c_int {
-    rate(code).map_or(-1, |(_, multiple, _)| *multiple)
+    rate(code)
+        .and_then(|(_, multiple, _)| *multiple)
+        .unwrap_or(-1)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mult_to_ibv_rate(multiple: c_int) -> c_int {
-    let found = RATES.iter().find(|(_, of, _)| *of == multiple);
+    let found = RATES.iter().find(|(_, of, _)| *of == Some(multiple));
     found.map_or(0, |(code, ..)| *code)
 }
 

@@ -862,8 +862,8 @@ enum ibv_rate {
     IBV_RATE_1200_GBPS = 24
 };
 
-/* Between rates and multiples of 2.5 Gbit/s, or Mbit/s. -1: an unknown rate; IBV_RATE_MAX: no such
- * rate. */
+/* Between rates and multiples of 2.5 Gbit/s, or Mbit/s. -1: an unknown rate, or one that is no such
+ * multiple; IBV_RATE_MAX: no such rate. */
 int ibv_rate_to_mult(enum ibv_rate rate);
 enum ibv_rate mult_to_ibv_rate(int mult);
 int ibv_rate_to_mbps(enum ibv_rate rate);

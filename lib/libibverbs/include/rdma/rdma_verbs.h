@@ -160,7 +160,7 @@ static inline int rdma_get_comp(struct ibv_cq *cq, struct ibv_comp_channel *chan
             return ret;
         ibv_ack_cq_events(of, 1);
     }
-    return (ret < 0) ? rdma_seterrno(ret) : ret;
+    return (ret < 0) ? rdma_seterrno(-ret) : ret;
 }
 
 static inline int rdma_get_send_comp(struct rdma_cm_id *id, struct ibv_wc *wc)

@@ -533,14 +533,13 @@ extern "C" fn rdma_get_dst_port(id: *const Id) -> u16 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut Context {
     fork::prepare();
-    match shared_context() {
-        Ok(context) => {
-            if !count.is_null() {
-                // SAFETY: the caller's place.
-                unsafe { count.write(1) };
-            }
-            Box::into_raw(Box::new([context, null_mut()])).cast()
-        }
+    let context = shared_context();
+    if !count.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { count.write(context.is_ok().into()) };
+    }
+    match context {
+        Ok(context) => Box::into_raw(Box::new([context, null_mut()])).cast(),
         Err(number) => crate::none(number),
     }
 }
