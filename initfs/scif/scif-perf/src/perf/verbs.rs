@@ -115,10 +115,10 @@ struct End {
     _device: Device,
 }
 
-/// The request for a message. One of [`BATCH`] messages is signaled.
-fn short(number: u64, data: ShortData<'_>) -> ShortSend<'_> {
+/// The request for a message over one of `pairs`. Each has one of [`BATCH`] messages signaled.
+fn short(number: u64, pairs: usize, data: ShortData<'_>) -> ShortSend<'_> {
     let mut send = ShortSend::message(number, data);
-    let is_signaled = number.is_multiple_of(BATCH);
+    let is_signaled = (number / pairs.max(1) as u64).is_multiple_of(BATCH);
     send.flags.set(Flags::SIGNALED, is_signaled);
     send
 }
@@ -200,13 +200,13 @@ impl End {
         }
     }
 
-    /// Sends a message. One of [`BATCH`] messages is signaled.
+    /// Sends a message.
     #[inline]
     fn send(&mut self, number: u64) -> Result {
         self.region.write(OUT, number)?;
         let segment = self.region.segment(OUT..OUT + MESSAGE)?;
-        self.pair(number)?
-            .post_short(&short(number, ShortData::Segment(segment)))?;
+        let send = short(number, self.pairs.len(), ShortData::Segment(segment));
+        self.pair(number)?.post_short(&send)?;
         if number.is_multiple_of(BATCH) {
             self.take_sent()?;
         }
@@ -488,7 +488,7 @@ impl End {
         if let Some(word) = bytes.first_chunk_mut() {
             *word = number.to_ne_bytes();
         }
-        let mut send = short(number, ShortData::Inline(&bytes));
+        let mut send = short(number, 1, ShortData::Inline(&bytes));
         if is_last {
             send.flags |= Flags::SIGNALED;
         }
