@@ -165,6 +165,9 @@ usage: scifctl                      node, nodes and connections at a glance
                 true => println!("no connections"),
                 false => show(rates(&before, &after, passed.as_secs_f64())),
             }
+            if runtime::io::printing_has_failed() {
+                break;
+            }
             before = after;
         }
         Ok(())
@@ -306,7 +309,7 @@ usage: scifctl                      node, nodes and connections at a glance
                 .map_err(|error| SCIF.failed(&path, error))?;
             let lines = buffer.get(..count).unwrap_or(&[]);
             print!("{}", String::from_utf8_lossy(lines));
-            if !watch || count == 0 {
+            if !watch || count == 0 || runtime::io::printing_has_failed() {
                 return Ok(());
             }
         }

@@ -172,6 +172,12 @@ pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
 /// The number of the last error of a print macro with standard output; 0 if there was none.
 static PRINT_ERROR: AtomicI32 = AtomicI32::new(0);
 
+/// Whether a print macro could not write to standard output, for programs that print again and
+/// again until they are ended.
+pub fn printing_has_failed() -> bool {
+    PRINT_ERROR.load(Ordering::Relaxed) != 0
+}
+
 /// For the end of a program that prints with the macros: makes success a failure if the output is
 /// not complete, and says so unless its reader has gone. Returns the exit status.
 pub fn printed(program: &str, status: i32) -> i32 {
