@@ -18,6 +18,18 @@ madctl svg || failed=1
 madctl ping 1 2 || failed=1
 madctl counters 1 || failed=1
 ! madctl ping 99 1 || failed=1
+for words in "ping 1 0" "ping 1 x" "counters 1 0" "counters 1 x" "ping 0" "nothing"; do
+    madctl $words > /dev/null 2> /tmp/err
+    [ "$?" -eq 2 ] && grep -q "^madctl: .*${words##* }" /tmp/err
+    step "wrong words, $words" $? "$(cat /tmp/err)"
+done
+for words in "--help" "--version" "ping 1 1" "counters 1" ""; do
+    madctl $words >&- 2> /dev/null
+    [ $? -eq 1 ]
+    step "closed output, $words" $? "another status"
+done
+# Whoever reads the counters need not read to the end.
+madctl counters 1 1 | head -n 1
 # The daemon ends while two programs wait for datagrams.
 mad-test gone &
 rust=$!

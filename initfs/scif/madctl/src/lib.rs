@@ -35,14 +35,15 @@ impl Counters {
         }
     }
 
-    /// The counts since an earlier reading.
-    pub fn since(&self, earlier: &Counters) -> Counters {
-        Counters {
-            sent_bytes: self.sent_bytes.wrapping_sub(earlier.sent_bytes),
-            received_bytes: self.received_bytes.wrapping_sub(earlier.received_bytes),
-            sent: self.sent.wrapping_sub(earlier.sent),
-            received: self.received.wrapping_sub(earlier.received),
-        }
+    /// The counts since an earlier reading; `None` if one has become smaller, because the counters
+    /// were reset in between.
+    pub fn since(&self, earlier: &Counters) -> Option<Counters> {
+        Some(Counters {
+            sent_bytes: self.sent_bytes.checked_sub(earlier.sent_bytes)?,
+            received_bytes: self.received_bytes.checked_sub(earlier.received_bytes)?,
+            sent: self.sent.checked_sub(earlier.sent)?,
+            received: self.received.checked_sub(earlier.received)?,
+        })
     }
 
     /// The counters as a line for people.
@@ -140,6 +141,14 @@ pub fn link(port: u8, data: &[u8]) -> SwitchPort {
         state: get(data, port_info::STATE) as u8,
         rate: format!("{width}X-{speed}"),
         peer: None,
+    }
+}
+
+/// Describes a port of the switch for which there is no answer. Its state is not known.
+pub fn silent(port: u8) -> SwitchPort {
+    SwitchPort {
+        port,
+        ..SwitchPort::default()
     }
 }
 
@@ -287,6 +296,11 @@ pub fn summary(asked: usize, times: &[u64]) -> String {
     text
 }
 
+/// Parses a number of repetitions or of seconds, which is at least 1.
+pub fn parse_count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number| *number > 0)
+}
+
 /// Parses a LID as people write it: 5, or 0x5.
 pub fn parse_lid(text: &str) -> Option<u16> {
     let number = match text.strip_prefix("0x") {
@@ -340,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn a_port_without_an_answer_has_a_line() {
+        let mut fabric = fabric();
+        fabric.links[1] = silent(2);
+        let last = "\n2     ?       -       -    -                 -     -         -\n";
+        assert!(table(&fabric).ends_with(last), "{}", table(&fabric));
+        assert!(drawing(&fabric).contains(">port 2: ?</text>"));
+    }
+
+    #[test]
     fn the_drawing_says_the_same_and_escapes_names() {
         let mut fabric = fabric();
         fabric.links[0].peer.as_mut().unwrap().name = "<&\">".to_string();
@@ -367,7 +390,9 @@ mod tests {
             sent: 9,
             ..counters
         };
-        assert_eq!(later.since(&counters).sent, 4);
+        assert_eq!(later.since(&counters).unwrap().sent, 4);
+        // A driver that starts again counts from 0.
+        assert_eq!(counters.since(&later), None);
     }
 
     #[test]
@@ -387,6 +412,10 @@ mod tests {
         }
         for text in ["", "x", "0xc000", "-1", "70000"] {
             assert_eq!(parse_lid(text), None);
+        }
+        assert_eq!(parse_count("3"), Some(3));
+        for text in ["", "0", "-1", "x", "4294967296"] {
+            assert_eq!(parse_count(text), None);
         }
     }
 }

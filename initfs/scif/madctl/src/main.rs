@@ -30,7 +30,7 @@ usage: madctl                        links of the fabric, with states, rates and
     /// Exit status for wrong arguments.
     const STATUS_USAGE: i32 = 2;
     /// How often `ping` asks by default.
-    const PINGS: usize = 4;
+    const PINGS: u32 = 4;
     /// How long `ping` waits for each answer; it does not ask again.
     const PING: RetryPolicy = RetryPolicy {
         timeout_ms: 1000,
@@ -53,14 +53,14 @@ usage: madctl                        links of the fabric, with states, rates and
             [] => fabric(madctl::table),
             ["svg"] => fabric(madctl::drawing),
             ["ping", lid] => with_lid(lid, |lid| ping(lid, PINGS)),
-            ["ping", lid, count] => match count.parse() {
-                Ok(count) => with_lid(lid, |lid| ping(lid, count)),
-                Err(_) => usage(),
+            ["ping", lid, count] => match madctl::parse_count(count) {
+                Some(count) => with_lid(lid, |lid| ping(lid, count)),
+                None => no_count("COUNT", count),
             },
             ["counters", lid] => with_lid(lid, |lid| counters(lid, None)),
-            ["counters", lid, seconds] => match seconds.parse() {
-                Ok(seconds) => with_lid(lid, |lid| counters(lid, Some(seconds))),
-                Err(_) => usage(),
+            ["counters", lid, seconds] => match madctl::parse_count(seconds) {
+                Some(seconds) => with_lid(lid, |lid| counters(lid, Some(seconds))),
+                None => no_count("SECONDS", seconds),
             },
             ["version" | "--version"] => {
                 println!("madctl (Skiff) {}", env!("CARGO_PKG_VERSION"));
@@ -70,22 +70,28 @@ usage: madctl                        links of the fabric, with states, rates and
                 println!("{USAGE}");
                 Ok(0)
             }
-            _ => usage(),
+            _ => usage(&words),
         };
-        done.unwrap_or_else(|error| {
+        let status = done.unwrap_or_else(|error| {
             let hint = match error.errno {
                 EACCES => " (only root looks at the fabric)",
                 _ => "",
             };
             eprintln!("madctl: {error}{hint}");
             1
-        })
+        });
+        runtime::io::printed("madctl", status)
     }
 
     type Done = Result<i32, Error>;
 
-    fn usage() -> Done {
-        eprintln!("{USAGE}");
+    fn usage(words: &[&str]) -> Done {
+        eprintln!("madctl: `{}` is not understood\n{USAGE}", words.join(" "));
+        Ok(STATUS_USAGE)
+    }
+
+    fn no_count(what: &str, word: &str) -> Done {
+        eprintln!("madctl: {word}: {what} is a whole number above 0");
         Ok(STATUS_USAGE)
     }
 
@@ -188,8 +194,13 @@ usage: madctl                        links of the fabric, with states, rates and
             return Ok(1);
         };
         let mut links = Vec::new();
+        let mut status = 0;
         for port in 1..=madctl::ports(&switch) {
-            links.extend(asker.link(port)?);
+            links.push(asker.link(port)?.unwrap_or_else(|| {
+                eprintln!("madctl: the switch does not answer for its port {port}");
+                status = 1;
+                madctl::silent(port)
+            }));
         }
         let fabric = Fabric {
             name: madctl::description(&text),
@@ -197,10 +208,10 @@ usage: madctl                        links of the fabric, with states, rates and
             links,
         };
         print!("{}", show(&fabric));
-        Ok(0)
+        Ok(status)
     }
 
-    fn ping(lid: u16, count: usize) -> Done {
+    fn ping(lid: u16, count: u32) -> Done {
         let mut asker = Asker::open()?;
         let mut times = Vec::new();
         for number in 1..=count {
@@ -217,12 +228,16 @@ usage: madctl                        links of the fabric, with states, rates and
                 }
                 None => println!("{number}: no answer"),
             }
+            if runtime::io::printing_has_failed() {
+                break;
+            }
         }
+        let count = count as usize;
         println!("{}", madctl::summary(count, &times));
         Ok(if times.len() == count { 0 } else { 1 })
     }
 
-    fn counters(lid: u16, seconds: Option<u64>) -> Done {
+    fn counters(lid: u16, seconds: Option<u32>) -> Done {
         let mut asker = Asker::open()?;
         let mut earlier = None;
         loop {
@@ -232,13 +247,19 @@ usage: madctl                        links of the fabric, with states, rates and
             };
             match &earlier {
                 None => println!("{}", counters.line()),
-                Some(earlier) => println!("since then {}", counters.since(earlier).line()),
+                Some(earlier) => match counters.since(earlier) {
+                    Some(since) => println!("since then {}", since.line()),
+                    None => println!("since they were reset {}", counters.line()),
+                },
             }
             let Some(seconds) = seconds else {
                 return Ok(0);
             };
+            if runtime::io::printing_has_failed() {
+                return Ok(0);
+            }
             earlier = Some(counters);
-            sleep(Duration::from_secs(seconds.max(1)));
+            sleep(Duration::from_secs(seconds.into()));
         }
     }
 }
