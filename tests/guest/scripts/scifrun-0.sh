@@ -82,6 +82,20 @@ scifrun -n -d /tmp 1 pwd > /tmp/out
 check "directory" "$(cat /tmp/out)" "/tmp"
 scifrun -n -g none 1 true 2> /dev/null
 check "a file that is not there" $? 1
+for file in /scheme/zero /tmp; do
+    scifrun -n -f $file:copy 1 true 2> /tmp/out
+    check "not a regular file, $file" "$? $(cat /tmp/out)" "1 scifrun: $file is no regular file"
+done
+scifrun -n -d /tmp -f /tmp/in.txt 1 cat in.txt > /scheme/null 2> /tmp/out
+check "a directory, and one of the run's own" "$? $(grep -c ' -d /tmp: ' /tmp/out)" "2 1"
+
+# Errors of this node's streams.
+scifrun 1 cat < /tmp 2> /tmp/out
+check "input that cannot be read" "$? $(grep -c 'scifrun: input: ' /tmp/out)" "1 1"
+scifrun -n 1 echo lost >&- 2> /tmp/out
+check "output that cannot be written" "$? $(grep -c 'scifrun: output: ' /tmp/out)" "1 1"
+scifrun --help >&- 2> /scheme/null
+check "help that cannot be written" $? 1
 
 # Only root, and with a user's rights.
 as 5 scifrun -n 1 true 2> /tmp/out

@@ -10,7 +10,7 @@ use runtime::process;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 use syscall::error::{ECONNRESET, EPROTO, Error, Result};
 
-use crate::protocol::{self, FileHeader, HEADER, Kind, MAX_PAYLOAD, Malformed};
+use crate::protocol::{self, FileHeader, HEADER, Kind, Malformed, Unsent};
 
 /// A connection. One thread can send while another one receives.
 pub struct Connection {
@@ -96,38 +96,31 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a file under a name, with these rights besides its own. The inner result is an error
-    /// of opening the file, in which case nothing was sent. After an error of the outer result the
-    /// connection cannot be used any more.
+    /// Sends a file under a name, with these rights besides its own.
     ///
     /// # Errors
-    /// `ECONNRESET`: the peer has gone. `EPROTO`: the file has shrunk meanwhile. Those of reading
-    /// it.
-    pub fn send_file(&self, path: &str, name: &str, rights: u32) -> Result<Result<()>> {
+    /// The reason why it was not sent. The connection cannot be used any more unless the reason
+    /// is [harmless](Unsent::is_harmless).
+    pub fn send_file(
+        &self,
+        path: &str,
+        name: &str,
+        rights: u32,
+    ) -> core::result::Result<(), Unsent<Error>> {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (data, mut file) = match opened {
-            Ok((data, _)) if data.is_dir() => return Ok(Err(Error::new(syscall::error::EISDIR))),
-            Ok(opened) => opened,
-            Err(error) => return Ok(Err(error)),
-        };
+        let (data, mut file) = opened.map_err(Unsent::Unopened)?;
+        if !data.is_file() {
+            return Err(Unsent::Irregular);
+        }
         let header = FileHeader {
             mode: u32::from(data.mode() & 0o777) | rights,
             size: data.len(),
             name: name.into(),
         };
-        self.send(Kind::File, &header.encode())?;
-        let mut left = data.len();
-        let mut block = alloc::vec![0; MAX_PAYLOAD];
-        while left > 0 {
-            let most = usize::try_from(left).map_or(block.len(), |left| left.min(block.len()));
-            let count = file.read(&mut block[..most])?;
-            if count == 0 {
-                return Err(Error::new(EPROTO));
-            }
-            self.send(Kind::Data, &block[..count])?;
-            left -= count as u64;
-        }
-        Ok(Ok(()))
+        self.send(Kind::File, &header.encode())
+            .map_err(Unsent::Gone)?;
+        let read = |block: &mut [u8]| file.read(block);
+        protocol::send_content(data.len(), read, |bytes| self.send(Kind::Data, bytes))
     }
 }
 

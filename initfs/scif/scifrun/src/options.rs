@@ -24,7 +24,8 @@ NODE is a number, `host`, or `card1` or `node1` for node 1.
                    that holds the files, and goes with it in the end
   -g NAME[:FILE]   get this file of the directory when the program has ended
   -e NAME=VALUE    set a variable of the program
-  -d DIRECTORY     run in this directory of the node
+  -d DIRECTORY     run in this directory of the node; not with files, nor with a
+                   PROGRAM that is sent
   -u UID           run as this user and group
   -r               PROGRAM is a path of the node: do not send it
   -c               PROGRAM and ARGUMENTs together are one command line for the
@@ -34,7 +35,8 @@ NODE is a number, `host`, or `card1` or `node1` for node 1.
   -V, --version    print the version
 
 Exit status: the program's, 128 and the signal that ended it, 127 when it was not
-found, 126 when it cannot be run, 255 when the node cannot be reached.
+found, 126 when it cannot be run, 255 when the node cannot be reached, 1 when a
+file or stream here fails, 2 for wrong arguments.
 ";
 
 /// A file to send or to get: its path on this node, and its name on the other one.
@@ -138,7 +140,27 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
         options.send.push(transfer(program.clone(), name.clone())?);
         *program = format!("./{name}");
     }
+    check(&options)?;
     Ok(Command::Run(options))
+}
+
+/// Checks that the files have different names, and one directory to be in.
+fn check(options: &Options) -> Result<(), String> {
+    for (what, list) in [("sent", &options.send), ("fetched", &options.get)] {
+        for (index, file) in list.iter().enumerate() {
+            if list.iter().take(index).any(|of| of.name == file.name) {
+                return Err(format!("two files are {what} as `{}`", file.name));
+            }
+        }
+    }
+    let has_files = !options.send.is_empty() || !options.get.is_empty();
+    match options.directory.is_empty() || !has_files {
+        true => Ok(()),
+        false => Err(format!(
+            "-d {}: a run with files has a directory of its own (-r: PROGRAM is not sent)",
+            options.directory
+        )),
+    }
 }
 
 /// Splits at the last colon, if there is one.
@@ -197,6 +219,7 @@ mod tests {
         assert_eq!(options.environment, words("A=b=c"));
         assert_eq!(options.directory, "/tmp");
         assert!(options.send.is_empty());
+        assert_eq!(run("-d /tmp -r 1 ./solve").directory, "/tmp");
         assert_eq!(run("host true").node, 0);
         assert_eq!(run("-- 1 true").node, 1);
     }
@@ -253,6 +276,12 @@ mod tests {
             ("-f a:b/c 1 ls", "directories"),
             ("-g ../x 1 ls", "directories"),
             ("1 /", "directories"),
+            ("-d /tmp -f a 1 ls", "-d /tmp: "),
+            ("-d /tmp -g a 1 ls", "-d /tmp: "),
+            ("-d /tmp 1 ./solve", "-d /tmp: "),
+            ("-f a -f b:a 1 ls", "two files are sent as `a`"),
+            ("-f a:solve 1 ./solve", "two files are sent as `solve`"),
+            ("-g a -g a:b 1 ls", "two files are fetched as `a`"),
         ] {
             let error = parse(&words(line)).unwrap_err();
             assert!(error.contains(says), "{line}: {error}");

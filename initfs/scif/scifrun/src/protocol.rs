@@ -109,7 +109,10 @@ pub struct Request {
 
 impl Request {
     /// Encodes the payload.
-    pub fn encode(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// The length of the payload in bytes, which is more than [`MAX_REQUEST`].
+    pub fn encode(&self) -> Result<Vec<u8>, usize> {
         let mut out = Vec::new();
         for number in [VERSION, self.uid, self.gid] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -119,7 +122,10 @@ impl Request {
             put_number(&mut out, list.len());
             list.iter().for_each(|text| put_text(&mut out, text));
         }
-        out
+        match out.len() > MAX_REQUEST {
+            true => Err(out.len()),
+            false => Ok(out),
+        }
     }
 
     /// Decodes the payload.
@@ -319,9 +325,85 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The reason why a file was not sent, with errors of the type `E`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent<E> {
+    /// It could not be opened. Nothing was sent.
+    Unopened(E),
+    /// It is no regular file: only those have a size that is known before. Nothing was sent.
+    Irregular,
+    /// Reading it failed after a part was sent.
+    Unread(E),
+    /// It has become shorter after a part was sent.
+    Shrunk,
+    /// The peer has gone.
+    Gone(E),
+}
+
+impl<E> Unsent<E> {
+    /// Whether the connection can be used further, because nothing was sent.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Unsent::Unopened(_) | Unsent::Irregular)
+    }
+}
+
+/// Sends the `size` bytes of a file, of which `read` reads the next ones.
+///
+/// # Errors
+/// [`Unsent::Unread`], [`Unsent::Shrunk`] and [`Unsent::Gone`], after which the peer still waits
+/// for the rest of the file.
+pub fn send_content<E>(
+    size: u64,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, E>,
+    mut send: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), Unsent<E>> {
+    let mut left = size;
+    let mut block = alloc::vec![0; MAX_PAYLOAD];
+    while left > 0 {
+        let most = usize::try_from(left).map_or(block.len(), |left| left.min(block.len()));
+        let count = read(&mut block[..most]).map_err(Unsent::Unread)?;
+        if count == 0 {
+            return Err(Unsent::Shrunk);
+        }
+        send(&block[..count]).map_err(Unsent::Gone)?;
+        left -= count as u64;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_why_a_file_is_sent_in_part_only_is_told() {
+        // The file has a whole block and a bit more, of which the second read gets `then`.
+        let sent = |then: Result<usize, &'static str>, peer: Result<(), &'static str>| {
+            let (mut reads, mut bytes) = (0, 0);
+            let read = |block: &mut [u8]| {
+                reads += 1;
+                if reads == 1 { Ok(block.len()) } else { then }
+            };
+            let send = |block: &[u8]| peer.map(|()| bytes += block.len());
+            let result = send_content(MAX_PAYLOAD as u64 + 10, read, send);
+            (result, bytes)
+        };
+        assert_eq!(sent(Ok(10), Ok(())), (Ok(()), MAX_PAYLOAD + 10));
+        let part = |why| (Err(why), MAX_PAYLOAD);
+        assert_eq!(sent(Ok(0), Ok(())), part(Unsent::Shrunk));
+        assert_eq!(sent(Err("disk"), Ok(())), part(Unsent::Unread("disk")));
+        assert_eq!(sent(Ok(10), Err("peer")), (Err(Unsent::Gone("peer")), 0));
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_is_not_sent() {
+        let empty = request().encode().unwrap().len();
+        let mut long = request();
+        long.environment.push("x".repeat(MAX_REQUEST - empty - 4));
+        assert_eq!(long.encode().map(|payload| payload.len()), Ok(MAX_REQUEST));
+        long.directory.push('x');
+        assert_eq!(long.encode(), Err(MAX_REQUEST + 1));
+    }
 
     fn request() -> Request {
         Request {
@@ -345,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(Request::decode(&request().encode()), Ok(request()));
+        assert_eq!(Request::decode(&request().encode().unwrap()), Ok(request()));
         let file = FileHeader {
             mode: 0o755,
             size: 1 << 40,
@@ -378,7 +460,7 @@ mod tests {
         );
         assert_eq!(parse_header(&[0; HEADER]), Err(Malformed));
         assert_eq!(parse_header(&[0xff; HEADER]), Err(Malformed));
-        let good = request().encode();
+        let good = request().encode().unwrap();
         for length in 0..good.len() {
             assert_eq!(Request::decode(&good[..length]), Err(Malformed));
         }
@@ -393,16 +475,16 @@ mod tests {
                 bad[at] = byte;
                 if let Ok(request) = Request::decode(&bad) {
                     assert!(!request.arguments.is_empty());
-                    assert_eq!(request.encode(), bad);
+                    assert_eq!(request.encode(), Ok(bad));
                 }
             }
         }
         let mut nothing = request();
         nothing.arguments.clear();
-        assert_eq!(Request::decode(&nothing.encode()), Err(Malformed));
+        assert_eq!(Request::decode(&nothing.encode().unwrap()), Err(Malformed));
         let mut zero = request();
         zero.arguments.push("a\0b".into());
-        assert_eq!(Request::decode(&zero.encode()), Err(Malformed));
+        assert_eq!(Request::decode(&zero.encode().unwrap()), Err(Malformed));
     }
 
     #[test]
@@ -414,7 +496,7 @@ mod tests {
             assert!(!is_plain_name(bad), "{bad}");
             let mut request = request();
             request.fetch = [bad.into()].into();
-            assert_eq!(Request::decode(&request.encode()), Err(Malformed));
+            assert_eq!(Request::decode(&request.encode().unwrap()), Err(Malformed));
         }
         assert!(!is_plain_name(&"x".repeat(256)));
     }

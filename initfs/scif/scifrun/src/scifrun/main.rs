@@ -21,9 +21,10 @@ mod client {
     use scifrun::connection::{Connection, Failure, Incoming};
     use scifrun::options::{self, Command, HELP, Options};
     use scifrun::protocol::{
-        self, FileHeader, Kind, Malformed, PORT, Refusal, Request, STDIN_WINDOW,
+        self, FileHeader, Kind, MAX_REQUEST, Malformed, PORT, Refusal, Request, STDIN_WINDOW,
+        Unsent,
     };
-    use syscall::error::{EINTR, ENOENT, Error};
+    use syscall::error::{EINTR, ENOENT, EPIPE, Error};
 
     /// Exit status for wrong arguments.
     const STATUS_USAGE: i32 = 2;
@@ -42,11 +43,11 @@ mod client {
         match options::parse(&words) {
             Ok(Command::Help) => {
                 print!("{HELP}");
-                0
+                io::printed("scifrun", 0)
             }
             Ok(Command::Version) => {
                 println!("scifrun (Skiff) {}", env!("CARGO_PKG_VERSION"));
-                0
+                io::printed("scifrun", 0)
             }
             Ok(Command::Run(options)) => run(&options).unwrap_or_else(|problem| {
                 eprintln!("scifrun: {}", problem.text);
@@ -82,9 +83,6 @@ mod client {
 
     fn run(options: &Options) -> Result<i32, Problem> {
         let node = options.node;
-        let connection = Arc::new(connect(node)?);
-        let lost =
-            |Failure(error)| unreached(format!("node {node}: the connection ended: {error}"));
         let request = Request {
             uid: options.user,
             gid: options.user,
@@ -93,6 +91,16 @@ mod client {
             environment: options.environment.clone(),
             fetch: options.get.iter().map(|get| get.name.clone()).collect(),
         };
+        let request = request.encode().map_err(|length| Problem {
+            status: STATUS_USAGE,
+            text: format!(
+                "arguments, variables and names of files take {length} bytes; at most \
+                 {MAX_REQUEST} can be sent"
+            ),
+        })?;
+        let connection = Arc::new(connect(node)?);
+        let lost =
+            |Failure(error)| unreached(format!("node {node}: the connection ended: {error}"));
         // The other side can still send its reason for a refusal after it has stopped receiving.
         let sent = send(&connection, options, &request)?;
         let credit = match (sent, options.no_input) {
@@ -136,14 +144,14 @@ mod client {
         }
     }
 
-    /// Sends everything that the program needs. The inner error means that the other side has
-    /// gone; it may have sent the reason first.
+    /// Sends everything that the program needs: the encoded request, then the files. The inner
+    /// error means that the other side has gone; it may have sent the reason first.
     fn send(
         connection: &Connection,
         options: &Options,
-        request: &Request,
+        request: &[u8],
     ) -> Result<Result<(), Error>, Problem> {
-        if let Err(error) = connection.send(Kind::Request, &request.encode()) {
+        if let Err(error) = connection.send(Kind::Request, request) {
             return Ok(Err(error));
         }
         for file in &options.send {
@@ -157,12 +165,27 @@ mod client {
                 false => 0,
             };
             match connection.send_file(&file.path, &file.name, rights) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(local(&file.path, error)),
-                Err(error) => return Ok(Err(error)),
+                Ok(()) => {}
+                Err(Unsent::Gone(error)) => return Ok(Err(error)),
+                Err(unsent) => return Err(not_sent(&file.path, unsent)),
             }
         }
         Ok(connection.send(Kind::Start, &[]))
+    }
+
+    /// The problem of a file that was not sent.
+    fn not_sent(path: &str, unsent: Unsent<Error>) -> Problem {
+        let text = match unsent {
+            Unsent::Irregular => format!("{path} is no regular file"),
+            Unsent::Shrunk => format!("{path} has become shorter while it was sent"),
+            Unsent::Unopened(error) | Unsent::Unread(error) | Unsent::Gone(error) => {
+                return local(path, error);
+            }
+        };
+        Problem {
+            status: STATUS_NO_FILE,
+            text,
+        }
     }
 
     /// The bytes of standard input that the other side has taken, for the thread that passes them
@@ -240,7 +263,8 @@ mod client {
                     window -= count;
                 }
                 Err(error) if error.errno == EINTR => {}
-                Err(_) => break,
+                // The end of the input would be a lie. The end of the connection ends the program.
+                Err(error) => fail("input", error),
             }
         }
         let _ = connection.send(Kind::StdinEnd, &[]);
@@ -278,8 +302,8 @@ mod client {
                         let _ = connection.send(Kind::StdinEnd, &[]);
                     }
                     Kind::Started => {}
-                    Kind::Stdout => write(&mut io::stdout(), &payload),
-                    Kind::Stderr => write(&mut io::stderr(), &payload),
+                    Kind::Stdout => write(&mut io::stdout(), "output", &payload),
+                    Kind::Stderr => write(&mut io::stderr(), "error output", &payload),
                     Kind::Taken => {
                         let count = protocol::decode_taken(&payload)?;
                         if let Some(credit) = &self.credit {
@@ -340,11 +364,21 @@ mod client {
         })
     }
 
-    /// Writes output of the program. If its reader has gone, the run ends.
-    fn write(stream: &mut impl Write, bytes: &[u8]) {
-        if stream.write_all(bytes).is_err() {
-            process::exit(STATUS_NO_FILE);
+    /// Writes output of the program. If it cannot be written, the run ends, without a message if
+    /// its reader has gone.
+    fn write(stream: &mut impl Write, what: &str, bytes: &[u8]) {
+        match stream.write_all(bytes) {
+            Ok(()) => {}
+            Err(error) if error.errno == EPIPE => process::exit(STATUS_NO_FILE),
+            Err(error) => fail(what, error),
         }
+    }
+
+    /// Ends the run because of an error of a stream of this program.
+    fn fail(what: &str, error: Error) -> ! {
+        let problem = local(what, error);
+        eprintln!("scifrun: {}", problem.text);
+        process::exit(problem.status)
     }
 }
 

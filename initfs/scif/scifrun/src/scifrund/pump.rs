@@ -14,8 +14,8 @@ use hal::event::Queue;
 use libredox::Fd;
 use runtime::process::ExitStatus;
 use scifrun::connection::Connection;
-use scifrun::protocol::{self, Kind};
-use syscall::error::{EAGAIN, EINTR, EWOULDBLOCK, Result};
+use scifrun::protocol::{self, Kind, Unsent};
+use syscall::error::{EAGAIN, EINTR, EIO, EWOULDBLOCK, Error, Result};
 use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
 
 /// Most bytes to pass on at once.
@@ -109,7 +109,7 @@ impl Output {
     /// ended, then the files, then the exit status.
     ///
     /// # Errors
-    /// The client has gone.
+    /// The client has gone, or a file cannot be read any more.
     pub fn run(self) -> Result<()> {
         let mut queue = Queue::new()?;
         let sources = [
@@ -163,10 +163,19 @@ impl Output {
 
     fn end(&self, status: ExitStatus) -> Result<()> {
         for name in &self.fetch {
-            // Files that do not exist are skipped; the client notices.
-            let _ = self
-                .connection
-                .send_file(&format!("{}/{name}", self.directory), name, 0)?;
+            let path = format!("{}/{name}", self.directory);
+            match self.connection.send_file(&path, name, 0) {
+                Ok(()) => {}
+                // Files that do not exist are skipped; the client notices.
+                Err(unsent) if unsent.is_harmless() => {}
+                Err(Unsent::Gone(error)) => return Err(error),
+                // The client cannot tell the rest of the file from what follows, so the
+                // connection ends.
+                Err(unsent) => {
+                    runtime::eprintln!("WARN scifrund: sending {path}: {unsent:?}");
+                    return Err(Error::new(EIO));
+                }
+            }
         }
         let number = |number: Option<i32>| number.unwrap_or(0).unsigned_abs();
         let exit = protocol::encode_exit(number(status.code()), number(status.signal()));

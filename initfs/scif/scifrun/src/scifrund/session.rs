@@ -108,6 +108,10 @@ impl Directory {
     }
 }
 
+/// The wait status that is reported if that of the program is not known: exit status 255, as ssh's
+/// for a failure of its own.
+const UNKNOWN_END: i32 = 255 << 8;
+
 /// How many levels of directories are removed.
 const MAX_DEPTH: u32 = 32;
 
@@ -316,7 +320,16 @@ fn enter(request: &Request, directory: &Directory) -> Answer<()> {
 
 /// Waits for the program's end and reports it to the pump.
 fn wait_for(mut child: Child, reports: &Fd) {
-    let status = child.wait().map_or(0, |status| status.into_raw());
+    let status = match child.wait() {
+        Ok(status) => status.into_raw(),
+        Err(error) => {
+            runtime::eprintln!(
+                "ERROR scifrund: waiting for process {}: {error}",
+                child.pid()
+            );
+            UNKNOWN_END
+        }
+    };
     // The reader ends only with this process.
     let _ = runtime::io::write_all(reports.raw(), &pump::ended(status));
 }
