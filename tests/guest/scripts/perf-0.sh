@@ -1,7 +1,8 @@
 # Every test of scif-perf and scif-bare, against node 1 (perf-1.sh) and inside the node, as few
 # times as they allow: each must print its line, and fails by itself when wrong bytes arrive.
 
-failed=0
+. /scheme/initfs/lib/steps.sh
+
 out=/tmp/perf
 
 # expect NAME SIZE UNIT: there is a line of this test with this size, with numbers in it.
@@ -101,6 +102,54 @@ for place in idle own peer; do
     expect echo_$place 64 ns
     expect register_$place 262144 ns
 done
+
+# More messages than fit into the queues of one pair.
+run scif-perf 1 $few -n 3000 --max 16 --test rdma_pairs
+expect rdma_pairs_rtt 16 ns
+
+# More bytes than a page has.
+run scif-perf 1 $few -n 20 --size 8K --test ring_rtt
+expect ring_rtt 8192 ns
+
+# refused WORDS...: these arguments are wrong.
+refused() {
+    scif-perf "$@" >/scheme/null 2>"$out"
+    status=$?
+    if [ "$status" -eq 2 ]; then
+        echo "STEP perf refused $*: ok"
+    else
+        echo "STEP perf refused $*: FAIL status $status, $(cat "$out")"
+        failed=1
+    fi
+}
+
+refused 1 --test connect --port 65531
+refused 1 --test pio_rtt -n 18446744073709551615
+refused 1 --test msg_rtt --size 64G
+refused 1 --test pio_rtt --budget-ms 18446744073709551615
+refused 1 --test pio_rtt --repetitions 4294967295
+refused 1 --test pairs --pairs 1G
+for test in register own_register copy_register map register_idle; do
+    refused 1 --test $test --size 8
+done
+refused -s 1
+
+# The server closes the idle connections of a client that was interrupted when the next one comes.
+there() { scifrun -n 1 scifctl stats endpoints; }
+idle_there() { [ "$(there)" -gt 100 ]; }
+scif-perf 1 --quiet --test idle --max 100 >/scheme/null 2>&1 &
+client=$!
+until_true idle_there
+step "perf idle connections" $? "$(there)"
+kill -9 "$client"
+wait "$client"
+tries=0
+while [ "$(there)" -ge 50 ] && [ "$tries" -lt 10 ]; do
+    tries=$((tries + 1))
+    scif-perf 1 $few -n 20 --size 64 --test msg_rtt --block >/scheme/null
+done
+[ "$(there)" -lt 50 ]
+step "perf idle connections are closed" $? "$(there)"
 
 run scif-perf 1 $few -n 20 --size 64 --test msg_rtt --path file --block --stop
 expect msg_rtt_block 64 ns

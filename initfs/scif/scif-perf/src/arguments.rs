@@ -88,17 +88,36 @@ impl Arguments {
         }
     }
 
-    /// The sizes in an option's list (`64,4K,1M`), if it was given.
+    /// The number that is the value of an option and between 1 and `most`, or `default` if it was
+    /// not given.
     ///
     /// # Errors
-    /// One of them is no size, or is 0.
-    pub fn sizes(&self, name: &str) -> Result<Option<Vec<u64>>, Wrong> {
+    /// The value is no such number.
+    pub fn count(&self, name: &str, default: u64, most: u64) -> Result<u64, Wrong> {
+        let number = self.number(name, default)?;
+        match (1..=most).contains(&number) {
+            true => Ok(number),
+            false => Err(format!("{name} {number}: it must be between 1 and {most}")),
+        }
+    }
+
+    /// The sizes in an option's list (`64,4K,1M`), if it was given, each at most `most`.
+    ///
+    /// # Errors
+    /// One of them is no size, is 0 or too large.
+    pub fn sizes(&self, name: &str, most: u64) -> Result<Option<Vec<u64>>, Wrong> {
         let Some(list) = self.text(name) else {
             return Ok(None);
         };
         let size = |word: &str| {
             let size = report::parse_size(word).filter(|size| *size > 0);
-            size.ok_or_else(|| format!("{name}: '{word}' is no size, for example 64, 4K or 1M"))
+            match size {
+                Some(size) if size <= most => Ok(size),
+                Some(_) => Err(format!("{name} {word}: at most {}", report::size(most))),
+                None => Err(format!(
+                    "{name}: '{word}' is no size, for example 64, 4K or 1M"
+                )),
+            }
         };
         list.split(',')
             .map(size)
@@ -122,10 +141,10 @@ mod tests {
         assert_eq!(line.words, ["1", "two"]);
         assert!(line.has("--json") && !line.has("-s"));
         assert_eq!(line.number("-n", 1_u32), Ok(8));
-        assert_eq!(line.sizes("--size"), Ok(Some(alloc::vec![64, 4096])));
+        assert_eq!(line.sizes("--size", 4096), Ok(Some(alloc::vec![64, 4096])));
         let empty = parse("").unwrap();
         assert_eq!(empty.number("-n", 1_u32), Ok(1));
-        assert_eq!(empty.sizes("--size"), Ok(None));
+        assert_eq!(empty.sizes("--size", 1), Ok(None));
     }
 
     #[test]
@@ -134,6 +153,24 @@ mod tests {
         assert_eq!(parse("--size").unwrap_err(), "--size needs a value");
         assert_eq!(parse("--json=1").unwrap_err(), "--json takes no value");
         assert!(parse("-n x").unwrap().number("-n", 1_u32).is_err());
-        assert!(parse("--size 4K,0").unwrap().sizes("--size").is_err());
+        assert!(parse("--size 4K,0").unwrap().sizes("--size", 4096).is_err());
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        let count = |line| parse(line).unwrap().count("-n", 5, 10);
+        assert_eq!(
+            [count(""), count("-n 1"), count("-n 10")],
+            [Ok(5), Ok(1), Ok(10)]
+        );
+        for line in ["-n 0", "-n 11", "-n 18446744073709551615"] {
+            assert_eq!(
+                count(line),
+                Err(format!("{line}: it must be between 1 and 10"))
+            );
+        }
+        assert!(count("-n 18446744073709551616").is_err());
+        let large = parse("--size 1K,64G").unwrap().sizes("--size", 1 << 20);
+        assert_eq!(large, Err("--size 64G: at most 1M".into()));
     }
 }

@@ -86,12 +86,18 @@ const NUMBER: usize = 0;
 const BALL: usize = 128;
 
 impl<'a> Table<'a> {
+    /// Bytes of each window for balls of `bytes` bytes.
+    pub fn room(bytes: usize) -> usize {
+        let end = BALL.saturating_add(bytes);
+        end.div_ceil(PAGE).saturating_mul(PAGE)
+    }
+
     /// A table of the own window and the peer's, for balls of `bytes` bytes.
     ///
     /// # Errors
     /// One of the windows cannot be read and written.
     pub fn new(own: &'a View, peer: &'a View, wait: Wait, bytes: usize) -> Result<Self> {
-        let more = if bytes > 8 { bytes.min(PAGE - BALL) } else { 0 };
+        let more = if bytes > 8 { bytes } else { 0 };
         Ok(Self {
             own,
             peer,
@@ -210,10 +216,11 @@ pub fn with_table<T>(
 ) -> Result<T> {
     let session = Session::open(settings)?;
     let endpoint = &session.endpoint;
-    let memory = Memory::new(PAGE)?;
+    let room = Table::room(size as usize);
+    let memory = Memory::new(room).context("memory for a window")?;
     let window = endpoint.register(&memory)?;
-    let remote = session.borrow(PAGE as u64)?;
-    let mapping = endpoint.map(remote, PAGE, Protection::READ | Protection::WRITE)?;
+    let remote = session.borrow(room as u64)?;
+    let mapping = endpoint.map(remote, room, Protection::READ | Protection::WRITE)?;
     let wait = settings.polling();
     let mut play = |rounds: u64| {
         let mut table = Table::new(&memory, &mapping, wait, size as usize)?;

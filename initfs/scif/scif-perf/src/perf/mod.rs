@@ -5,6 +5,7 @@ pub mod beside;
 mod costs;
 mod growth;
 mod latency;
+mod names;
 mod server;
 pub mod session;
 mod transfers;
@@ -42,7 +43,7 @@ scif-perf NODE [options]       measures against the server on that node
   --path bypass|file how messages go: by the library's calls, or by read and write of the file
   --pairs LIST       numbers of pairs for the test pairs (default 1,2,4,8)
   --max N            largest count of the growth tests
-  --port P           the server's port (default 1200); it uses the next four as well
+  --port P           the server's port (default 1200); it uses the next five as well
   --json             a JSON object per line instead of a table
   --quiet            no progress on standard error (nor with --json)
   --stop             end the server afterwards
@@ -72,6 +73,12 @@ examples:
 
 /// The server's default port; only root may bind it, so no other program has it.
 const PORT: Port = 1200;
+/// Bounds of numbers that the user gives: more would take all memory, or hours.
+const MOST_ROUNDS: u64 = 1 << 24;
+const MOST_REPETITIONS: u64 = 10_000;
+const MOST_BUDGET_MS: u64 = 3_600_000;
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_PAIRS: u64 = 1024;
 /// Distance from the server's port to the port for another program's tests.
 const EXTRA: Port = 2;
 
@@ -97,79 +104,6 @@ const OPTIONS: &[&str] = &[
     "--pairs",
     "--max",
     "--port",
-];
-
-/// Tests by group, in the order in which they run.
-const GROUPS: &[(&str, &[&str])] = &[
-    ("latency", &["pio_rtt", "msg_rtt"]),
-    (
-        "bandwidth",
-        &[
-            "rma_write",
-            "rma_read",
-            "pio_write",
-            "pio_read",
-            "stream",
-            "file_stream",
-        ],
-    ),
-    ("costs", &["register", "map", "connect", "pairs"]),
-    ("growth", &["idle", "windows", "pages", "st_idle"]),
-    (
-        "transfers",
-        &[
-            "st_rtt",
-            "st_put_rtt",
-            "st_stream",
-            "st_stream_several",
-            "st_put",
-            "st_get",
-        ],
-    ),
-    (
-        "verbs",
-        &[
-            "rdma_write_rtt",
-            "rdma_send_rtt",
-            "rdma_stream",
-            "rdma_write",
-            "rdma_read",
-            "rdma_pairs",
-        ],
-    ),
-    (
-        "own",
-        &[
-            "own_rma_write",
-            "own_rma_read",
-            "own_register",
-            "copy_register",
-        ],
-    ),
-    (
-        "beside",
-        &[
-            "echo_idle",
-            "echo_own",
-            "echo_peer",
-            "register_idle",
-            "register_own",
-            "register_peer",
-        ],
-    ),
-    (
-        "others",
-        &[
-            "ring_rtt",
-            "msg_rtt_usual",
-            "vrma_write",
-            "vrma_read",
-            "local_copy",
-            "stream_read",
-            "file_stream_read",
-            "nodes",
-        ],
-    ),
 ];
 
 /// The reason why a measurement failed, as text for people.
@@ -431,11 +365,15 @@ fn run(line: &Arguments, program: Program, status: &mut i32) -> Result {
         return Ok(());
     }
     let port: Port = line.number("--port", PORT)?;
-    if port > Port::MAX - verbs::AHEAD {
-        let most = Port::MAX - verbs::AHEAD;
+    // The farthest of the ports that the server uses.
+    let most = Port::MAX - server::CLOSING;
+    if port > most {
         return Err(format!("--port {port}: at most {most}, as the next ones are used too").into());
     }
     if line.has("-s") {
+        if let Some(word) = line.words.first() {
+            return Err(format!("'{word}': a server needs no node (--help tells more)").into());
+        }
         *status = 1;
         if let Some(serve) = program.serve {
             let run = move || {
@@ -471,7 +409,8 @@ fn run(line: &Arguments, program: Program, status: &mut i32) -> Result {
         return Err(format!("'{node}' is no node number").into());
     };
     let mut settings = settings(line, PortId::new(node, port), program)?;
-    let groups = tests(line.text("--test").unwrap_or("latency,bandwidth"), program)?;
+    let groups = names::tests(line.text("--test").unwrap_or("latency,bandwidth"), program)?;
+    names::check_sizes(&groups, settings.sizes.as_deref())?;
     *status = 1;
     settings.own = scif::nodes().context("the scif: scheme")?.own;
     if !settings.json {
@@ -480,10 +419,14 @@ fn run(line: &Arguments, program: Program, status: &mut i32) -> Result {
     let result = groups
         .into_iter()
         .try_for_each(|group| in_turn(&settings, group));
-    if line.has("--stop") {
-        Session::open(&settings)?.stop()?;
+    let stopped = match line.has("--stop") {
+        true => Session::open(&settings).and_then(|session| session.stop()),
+        false => Ok(()),
+    };
+    if let (Err(_), Err(failure)) = (&result, &stopped) {
+        runtime::eprintln!("\nscif-perf: {failure}");
     }
-    result
+    result.and(stopped)
 }
 
 /// The settings that the arguments ask for; the own node is not known yet.
@@ -494,17 +437,9 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
         Some(other) => return Err(format!("--path: '{other}' is neither bypass nor file").into()),
     };
     let rate = Rate::measure(|| Instant::now().as_nanos()).ok_or("the clocks stand still")?;
-    let rounds = line
-        .has("-n")
-        .then(|| line.number("-n", 0_u64))
-        .transpose()?;
-    if rounds == Some(0) {
-        return Err("-n 0: at least one round trip".into());
-    }
-    let repetitions = line.number("--repetitions", 5)?;
-    if repetitions == 0 {
-        return Err("--repetitions 0: at least one".into());
-    }
+    let rounds = line.has("-n").then(|| line.count("-n", 1, MOST_ROUNDS));
+    let rounds = rounds.transpose()?;
+    let repetitions = line.count("--repetitions", 5, MOST_REPETITIONS)? as u32;
     let max = line
         .has("--max")
         .then(|| line.number("--max", 0))
@@ -514,7 +449,7 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
         (false, true) => [Wait::Block].to_vec(),
         _ => [Wait::Poll, Wait::Block].to_vec(),
     };
-    let budget: u64 = line.number("--budget-ms", 20)?;
+    let budget = line.count("--budget-ms", 20, MOST_BUDGET_MS)?;
     Ok(Settings {
         program,
         own: 0,
@@ -523,47 +458,20 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
         test: "",
         group: String::new(),
         place: None,
-        sizes: line.sizes("--size")?,
+        sizes: line.sizes("--size", MOST_BYTES)?,
         all: line.has("--all"),
         rounds,
         repetitions,
-        budget_ns: budget.saturating_mul(1_000_000),
+        budget_ns: budget * 1_000_000,
         waits,
         path,
-        pairs: line.sizes("--pairs")?.unwrap_or([1, 2, 4, 8].to_vec()),
+        pairs: line
+            .sizes("--pairs", MOST_PAIRS)?
+            .unwrap_or([1, 2, 4, 8].to_vec()),
         max,
         json: line.has("--json"),
         progress: !line.has("--quiet") && !line.has("--json"),
     })
-}
-
-/// The tests in a list of tests and groups, separated by commas. Tests joined by `+` are in one
-/// inner list, and run in turn.
-fn tests(list: &str, program: Program) -> Result<Vec<Vec<&'static str>>> {
-    let mut tests = Vec::new();
-    for item in list.split(',') {
-        let found: Result<Vec<_>> = item.split('+').map(|word| named(word, program)).collect();
-        match <[_; 1]>::try_from(found?) {
-            Ok([members]) => tests.extend(members.into_iter().map(|test| [test].to_vec())),
-            Err(several) => tests.push(several.concat()),
-        }
-    }
-    Ok(tests)
-}
-
-/// The tests that a word names: a test, or a group of them.
-fn named(word: &str, program: Program) -> Result<Vec<&'static str>> {
-    let mut tests = Vec::new();
-    for (group, members) in GROUPS {
-        let wanted = |test: &&&str| word == **test || word == *group;
-        tests.extend(members.iter().filter(wanted));
-    }
-    let extra = program.tests.iter().map(|extra| extra.name);
-    tests.extend(extra.filter(|name| *name == word));
-    match tests.is_empty() {
-        true => Err(format!("there is no test '{word}' (--help lists them)").into()),
-        false => Ok(tests),
-    }
 }
 
 /// Runs one test, or several in turn.

@@ -10,7 +10,7 @@ use libredox::Fd;
 use libredox::flag::O_CLOEXEC;
 use runtime::sync::Mutex;
 use runtime::thread;
-use runtime::time::Duration;
+use runtime::time::{Duration, sleep};
 use scif::{Endpoint, Errno, Error, Listener, Memory, Port, Protection, RegisterOptions, Window};
 
 use super::beside::Spinner;
@@ -72,17 +72,41 @@ fn wait_for_stop(listener: &Listener, shared: &Shared) {
     }
 }
 
-/// Accepts connections, which stay unused.
+/// Accepts connections, which stay unused. A client may ask for more than there is room for, so an
+/// error is no end.
 fn keep(listener: &Listener, shared: &Shared) {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let mut is_told = false;
     loop {
         match listener.accept() {
-            Ok((endpoint, _)) => shared.idle.lock().push(endpoint),
+            Ok((endpoint, _)) => {
+                shared.idle.lock().push(endpoint);
+                is_told = false;
+            }
             Err(error) => {
-                runtime::eprintln!("scif-perf: accepting idle connections: {error}");
-                return;
+                if !is_told {
+                    runtime::eprintln!("scif-perf: accepting idle connections: {error}");
+                }
+                is_told = true;
+                sleep(PAUSE);
             }
         }
     }
+}
+
+/// Closes the unused connections whose client has gone without [`Verb::Forget`].
+fn close_gone(idle: &mut Vec<Endpoint>) -> Result {
+    let all = scif::Readiness::empty();
+    let mut entries: Vec<_> = idle
+        .iter()
+        .map(|endpoint| scif::PollEntry::new(endpoint, all))
+        .collect();
+    scif::poll(&mut entries, Some(Duration::ZERO)).context("idle connections")?;
+    let gone = scif::Readiness::HUP | scif::Readiness::ERR;
+    let are_gone = entries.iter().map(|entry| entry.revents.intersects(gone));
+    let mut are_gone = are_gone.collect::<Vec<_>>().into_iter();
+    idle.retain(|_| are_gone.next() != Some(true));
+    Ok(())
 }
 
 /// Accepts connections and closes each at once, as the TCP server of `bench-linux` does.
@@ -98,6 +122,7 @@ fn close_each(listener: &Listener) {
 
 /// Executes a client's requests until it goes.
 fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
+    close_gone(&mut shared.idle.lock())?;
     while let Some(request) = Request::hear(endpoint)? {
         match request.verb {
             Verb::Lend | Verb::LendOwn => grant(endpoint, &request, shared)?,
@@ -206,7 +231,7 @@ fn grant(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
             Verb::Sum => tell(endpoint, sum(&memory, bytes)?)?,
             Verb::Ping => {
                 let rights = Protection::READ | Protection::WRITE;
-                let peer = endpoint.map(request.offset, PAGE, rights);
+                let peer = endpoint.map(request.offset, Table::room(bytes), rights);
                 let peer = peer.context("mapping the client's window")?;
                 let mut table = Table::new(&memory, &peer, request.wait, bytes)?;
                 tell(endpoint, 0)?;

@@ -300,6 +300,9 @@ pub fn serve(port: Port) -> Result {
         }
         let idle = idle.clone();
         let attend = move || {
+            // Idle connections send nothing; an error means that their client has gone.
+            idle.lock()
+                .retain_mut(|(_, receiver)| matches!(receiver.try_pull::<Order>(), Ok(None)));
             let served = End::new(halves, order.argument).and_then(|mut end| end.attend(&idle));
             if let Err(failure) = served {
                 runtime::eprintln!("scif-perf: a client of transfers: {failure}");

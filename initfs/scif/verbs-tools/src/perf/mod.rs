@@ -31,6 +31,7 @@ ib-perf NODE [options]    measures against the server on that node
   --port P           the server's port (default 1210)
   --json             a JSON object per line instead of a table
   --stop             end the server afterwards
+  --version          print the version
 tests: send_lat write_lat read_lat atomic_lat send_bw write_bw read_bw atomic_rate
   send_lat and write_lat are half of a time there and back, as perftest's; a bandwidth is also
   printed as a rate of requests
@@ -50,7 +51,15 @@ const MOST_BYTES: u64 = 256 << 20;
 const MOST_DEPTH: u64 = 4096;
 const MOST_ROUNDS: u64 = 1 << 30;
 
-const FLAGS: &[&str] = &["-s", "--events", "--json", "--stop", "-h", "--help"];
+const FLAGS: &[&str] = &[
+    "-s",
+    "--events",
+    "--json",
+    "--stop",
+    "-h",
+    "--help",
+    "--version",
+];
 const OPTIONS: &[&str] = &[
     "--test",
     "--size",
@@ -59,6 +68,9 @@ const OPTIONS: &[&str] = &[
     "--depth",
     "--port",
 ];
+
+/// The exit status for arguments that are wrong.
+const STATUS_USAGE: i32 = 2;
 
 /// The reason why a measurement failed, as text for people.
 #[derive(Debug)]
@@ -122,22 +134,36 @@ impl Settings {
 /// Runs `ib-perf`.
 pub fn main() -> i32 {
     let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
-    match arguments.map_err(Failure).and_then(|line| run(&line)) {
-        Ok(()) => 0,
+    let mut status = STATUS_USAGE;
+    let result = arguments
+        .map_err(Failure)
+        .and_then(|line| run(&line, &mut status));
+    match result {
+        Ok(()) => runtime::io::printed("ib-perf", 0),
         Err(failure) => {
             runtime::eprintln!("ib-perf: {failure}");
-            1
+            status
         }
     }
 }
 
-fn run(line: &Arguments) -> Result {
+/// Does what the arguments say. `status` is that of an error: it becomes 1 when the arguments are
+/// known to be right.
+fn run(line: &Arguments, status: &mut i32) -> Result {
     if line.has("-h") || line.has("--help") {
         runtime::println!("{HELP}");
         return Ok(());
     }
     let port: Port = line.number("--port", PORT).map_err(Failure)?;
+    if line.has("--version") {
+        runtime::println!("ib-perf (Skiff) {}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
     if line.has("-s") {
+        if let Some(word) = line.words.first() {
+            return Err(Failure(format!("'{word}': a server needs no node")));
+        }
+        *status = 1;
         return server::serve(port);
     }
     let node: NodeId = match line.words.as_slice() {
@@ -150,14 +176,19 @@ fn run(line: &Arguments) -> Result {
         }
     };
     let settings = settings(line, PortId::new(node, port))?;
+    *status = 1;
     if !settings.json {
         runtime::println!("{TABLE_HEAD}");
     }
     let result = client::measure(&settings);
-    if line.has("--stop") {
-        client::stop(settings.server)?;
+    let stopped = match line.has("--stop") {
+        true => client::stop(settings.server).context("--stop"),
+        false => Ok(()),
+    };
+    if let (Err(_), Err(failure)) = (&result, &stopped) {
+        runtime::eprintln!("ib-perf: {failure}");
     }
-    result
+    result.and(stopped)
 }
 
 fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
@@ -171,26 +202,18 @@ fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
             kinds.collect::<Result<_>>()?
         }
     };
-    let between = |name: &str, default: u64, most: u64| {
-        let number = line.number(name, default).map_err(Failure)?;
-        match (1..=most).contains(&number) {
-            true => Ok(number),
-            false => Err(Failure(format!("{name}: between 1 and {most}"))),
-        }
-    };
-    let sizes = line.sizes("--size").map_err(Failure)?;
-    if sizes.iter().flatten().any(|size| *size > MOST_BYTES) {
-        return Err(Failure(format!("--size: at most {MOST_BYTES} bytes")));
-    }
+    let count =
+        |name: &str, default: u64, most: u64| line.count(name, default, most).map_err(Failure);
+    let sizes = line.sizes("--size", MOST_BYTES).map_err(Failure)?;
     Ok(Settings {
         server,
         rate: Rate::measure(|| Instant::now().as_nanos())
             .ok_or(Failure::new("the clocks stand still"))?,
         kinds,
         sizes,
-        rounds: between("-n", 1000, MOST_ROUNDS)?,
-        repetitions: between("--repetitions", 3, 1000)? as u32,
-        depth: between("--depth", 64, MOST_DEPTH)? as u32,
+        rounds: count("-n", 1000, MOST_ROUNDS)?,
+        repetitions: count("--repetitions", 3, 1000)? as u32,
+        depth: count("--depth", 64, MOST_DEPTH)? as u32,
         has_events: line.has("--events"),
         json: line.has("--json"),
     })
