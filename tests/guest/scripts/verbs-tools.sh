@@ -26,8 +26,30 @@ for test in send_lat write_lat read_lat atomic_lat send_bw send_rate write_bw wr
 done
 ib-perf 0 -n 50 --test send_lat,read_lat --events --repetitions 1
 step perf-events $? "no result"
-! ib-perf 0 --test nothing 2> /dev/null
-step perf-unknown $? "it was measured"
+for words in "0 --test nothing" "0 --none" "0 -n 0" "0 1" "-s 0" ""; do
+    ib-perf $words 2> /dev/null
+    [ $? -eq 2 ]
+    step "perf-usage $words" $? "another status"
+done
+ib-perf 9 --test read_lat --stop > /tmp/out 2> /tmp/err
+[ "$? $(grep -c '^ib-perf: ' /tmp/err)" = "1 2" ]
+step perf-both-errors $? "$(cat /tmp/err)"
+ib-perf 0 -n 20 --test send_lat --depth 1 --repetitions 1
+step perf-depth-1 $? "no result"
+for program in ib-perf ibctl ibv_devices; do
+    $program --version | grep -q "^$program (Skiff) "
+    step "version $program" $? "$($program --version)"
+done
+for program in ib-perf ibctl ibv_devices ibv_devinfo; do
+    $program --help >&- 2> /dev/null
+    [ $? -eq 1 ]
+    step "closed-output $program" $? "another status"
+done
+for program in ibctl ibv_devices ibv_devinfo; do
+    $program >&- 2> /dev/null
+    [ $? -eq 1 ]
+    step "closed-output-of-a-table $program" $? "another status"
+done
 # A stream goes on while it is watched.
 ib-perf 0 --test write_bw --size 64K -n 1000000 --repetitions 1 > /dev/null 2>&1 &
 client=$!
@@ -57,6 +79,11 @@ ibctl limits contexts_per_user 300 && ibctl limits | grep -q 'contexts_per_user 
 step limits $? "$(ibctl limits)"
 ! ibctl nothing 2> /dev/null && ! ibctl stats nothing 2> /dev/null
 step mistakes $? "they were understood"
+# Whoever reads a table that is printed again and again need not read to the end.
+for program in ibctl scifctl; do
+    $program watch 1 | head -n 1 > /dev/null
+    step "watch-ends $program" 0
+done
 ib-perf 0 --test read_lat -n 10 --repetitions 1 --stop
 step stop $? "no result"
 wait "$server"

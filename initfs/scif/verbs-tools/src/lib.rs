@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod batches;
 pub mod devinfo;
 #[cfg(target_os = "redox")]
 pub mod perf;

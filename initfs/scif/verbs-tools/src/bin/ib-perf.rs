@@ -10,7 +10,10 @@
 //! | `read_lat` | ns | an RDMA READ, until its completion |
 //! | `atomic_lat` | ns | a fetch-and-add, until its completion |
 //! | `send_bw`, `write_bw`, `read_bw` | bytes_per_s | requests of this size, many under way |
-//! | `send_rate`, `write_rate`, `read_rate`, `atomic_rate` | per_s | as requests per second |
+//! | `atomic_rate` | per_s | fetch-and-adds per second, many under way |
+//!
+//! A test of bandwidth also prints its requests per second, in a line of its own: `send_rate`,
+//! `write_rate`, `read_rate`. These are no names for `--test`.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]

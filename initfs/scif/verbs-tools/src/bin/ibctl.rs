@@ -30,7 +30,8 @@ usage: ibctl                      the device and what uses it at a glance
        ibctl watch [SECONDS [N]]  what queue pairs do, every so many seconds (1), N times
        ibctl stats [NAME...]      all counters, or the values of the named ones
        ibctl limits               limits
-       ibctl limits NAME VALUE    sets one (root)";
+       ibctl limits NAME VALUE    sets one (root)
+       ibctl version";
 
     const FILES: Files = Files {
         program: "ibctl",
@@ -74,14 +75,15 @@ usage: ibctl                      the device and what uses it at a glance
             }
             ["help" | "--help" | "-h"] => {
                 println!("{USAGE}");
-                return 0;
+                Ok(())
+            }
+            ["version" | "--version"] => {
+                println!("ibctl (Skiff) {}", env!("CARGO_PKG_VERSION"));
+                Ok(())
             }
             _ => return FILES.not_understood(&words, USAGE),
         };
-        match result {
-            Ok(()) => 0,
-            Err(status) => status,
-        }
+        runtime::io::printed(FILES.program, result.err().unwrap_or(0))
     }
 
     fn number(word: &str) -> Option<u64> {
@@ -132,6 +134,9 @@ usage: ibctl                      the device and what uses it at a glance
             match after.is_empty() {
                 true => println!("no queue pairs"),
                 false => show(traffic::rates(&before, &after, passed.as_secs_f64())),
+            }
+            if runtime::io::printing_has_failed() {
+                break;
             }
             before = after;
             turn += 1;

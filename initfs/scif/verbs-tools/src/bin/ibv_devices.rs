@@ -19,13 +19,13 @@ mod program {
     fn main() -> i32 {
         let purpose = "lists the RDMA devices of this node";
         if let Some(status) = env::answer_people("", purpose, 0) {
-            return status;
+            return runtime::io::printed(FILES.program, status);
         }
         match FILES.read("devices") {
             Ok(text) => {
                 let table = Table::parse(&text);
                 print!("{}", devinfo::list(table.pairs("device", "guid")));
-                0
+                runtime::io::printed(FILES.program, 0)
             }
             Err(status) => status,
         }

@@ -40,15 +40,13 @@ usage: ibv_devinfo [-v] [-d DEVICE]   the device and its port; -v says all
                 },
                 "-h" | "--help" => {
                     println!("{USAGE}");
-                    return 0;
+                    return runtime::io::printed(FILES.program, 0);
                 }
                 other => return usage(other),
             }
         }
-        match run(is_long, lists, wanted) {
-            Ok(()) => 0,
-            Err(status) => status,
-        }
+        let status = run(is_long, lists, wanted).err().unwrap_or(0);
+        runtime::io::printed(FILES.program, status)
     }
 
     fn usage(word: &str) -> i32 {

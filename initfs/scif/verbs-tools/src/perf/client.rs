@@ -12,6 +12,7 @@ use verbs::Context;
 use super::end::{self, End};
 use super::wire::{self, Kind, Order};
 use super::{BANDWIDTH_SIZE, Context as _, LATENCY_SIZE, Result, Settings};
+use crate::batches::Batches;
 
 /// Bytes that an atomic operation changes.
 const WORD: u64 = 8;
@@ -139,27 +140,17 @@ fn post(end: &End, kind: Kind) -> Result {
 
 /// Measures requests per second: a sample for each batch of `depth` requests that have completed.
 fn stream(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
-    let mut samples = Vec::new();
     let depth = u64::from(order.depth);
-    let (mut posted, mut completed) = (0, 0);
-    let mut mark = (ticks(), 0);
-    while completed < order.rounds {
-        while posted < order.rounds && posted - completed < depth {
+    let mut posted = 0;
+    let mut batches = Batches::new(depth, ticks());
+    while batches.completed() < order.rounds {
+        while posted < order.rounds && posted - batches.completed() < depth {
             post(end, order.kind)?;
             posted += 1;
         }
-        completed += end.sends.wait(order.depth as usize)? as u64;
-        let (at, before) = mark;
-        let is_last = completed == order.rounds && samples.is_empty();
-        if completed - before >= depth || is_last {
-            let now = ticks();
-            let seconds = settings.rate.between(at, now) / 1e9;
-            // The first batch makes the windows, so it is not counted.
-            if before > 0 || is_last {
-                samples.push((completed - before) as f64 / seconds);
-            }
-            mark = (now, completed);
-        }
+        let count = end.sends.wait(order.depth as usize)?;
+        batches.add(count as u64, ticks);
     }
-    Ok(samples)
+    let rate = |(count, time)| count as f64 * 1e9 / settings.rate.between(0, time);
+    Ok(batches.finish(ticks()).into_iter().map(rate).collect())
 }

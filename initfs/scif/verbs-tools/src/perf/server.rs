@@ -36,8 +36,9 @@ fn attend(context: &Context, endpoint: &Endpoint, order: &Order) -> Result {
             for _ in 0..order.rounds {
                 end.receives.wait_all(1)?;
                 end.receive(1)?;
-                end.send()?;
+                // The peer has answered the message before, so its completion is there.
                 end.sends.take(order.depth as usize)?;
+                end.send()?;
             }
         }
         Kind::WriteLat => {
