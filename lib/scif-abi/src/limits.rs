@@ -193,8 +193,8 @@ pub const QUOTAS: [Quota; 9] = [
     quota("files", 1 << 16, 1 << 15),
 ];
 
-/// This many windows and pieces of pinned memory count as one more transfer, because a transfer
-/// keeps a list of those that it goes through.
+/// This many windows, or half as many pieces of pinned memory, count as one more transfer, because
+/// a transfer keeps a list of the windows, or of the pieces with their places.
 pub const TRANSFER_PIECES: usize = 32;
 
 /// This many bytes of an open text file's content count as one more file, because all of the

@@ -23,7 +23,7 @@ fn server(endpoint: &Endpoint) -> Result {
     )?;
     memory.copy_in(100, b"from the daemon's memory")?;
 
-    // Any other memory will do, too: its pages become the daemon's, its content stays.
+    // Any other memory will do, too: its pages are pinned where they are, and stay the program's.
     let ordinary = Memory::ordinary(PAGE)?;
     ordinary.copy_in(0, b"from ordinary memory")?;
     let options = RegisterOptions::new()

@@ -1,5 +1,5 @@
-/* Records of InfiniBand's subnet administrator. There is none here: the structures are for programs
- * that name them. */
+/* Records of InfiniBand's subnet administrator, for programs that name them. No function of this
+ * library asks for one; docs/mad.md says how the administrator on node 0 is reached. */
 #ifndef INFINIBAND_SA_H
 #define INFINIBAND_SA_H
 #include <infiniband/verbs.h>
