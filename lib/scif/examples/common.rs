@@ -80,7 +80,9 @@ pub fn report(result: Result) -> i32 {
 /// When the word is no number of a node.
 pub fn node_number(word: &str) -> Result<NodeId> {
     let number = word.parse();
-    number.map_err(|_| alloc::format!("'{word}' is no node number").into())
+    number.map_err(|_| {
+        alloc::format!("'{word}' is no node number; `scifctl nodes` lists them").into()
+    })
 }
 
 /// Connects. Retries for 20 s while no endpoint listens there yet.

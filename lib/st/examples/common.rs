@@ -58,7 +58,9 @@ pub fn play(port: Port, server: fn(Port) -> Result, client: fn(PortId) -> Result
         Some("serve") => server(port),
         Some(node) => match node.parse::<NodeId>() {
             Ok(node) => client(PortId::new(node, port)),
-            Err(_) => Err("that is no node number".into()),
+            Err(_) => Err(Failure(alloc::format!(
+                "'{node}' is no node number; `scifctl nodes` lists them"
+            ))),
         },
         None => Err("say `serve`, or the node where it serves".into()),
     };

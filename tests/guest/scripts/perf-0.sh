@@ -178,6 +178,6 @@ mistake "say -s"
 mistake "no test 'nonsense'" 1 --test nonsense
 mistake "no test 'nonsense'" 1 --test pio_rtt+nonsense
 mistake "'0' is no size" 1 --size 0
-mistake "no option --what" --what
+mistake "no option --what (--help lists them)" --what
 mistake "'x' is no node number" x
 exit "$failed"

@@ -192,6 +192,12 @@ pub const PAGES: &[Page] = &[
         "-l  with attributes\n-a  also names that begin with a dot\n",
     ),
     page_of(
+        "madctl",
+        "[svg | ping LID [COUNT] | counters LID [SECONDS]]",
+        "the InfiniBand fabric: links, counters, answers of ports; madctl --help",
+        "",
+    ),
+    page_of(
         "man",
         "[name]",
         "print the page of a program, or list all",
@@ -455,6 +461,7 @@ mod tests {
             "ibctl",
             "ibv_devices",
             "ibv_devinfo",
+            "madctl",
             "rsh",
             "scif-perf",
             "scifblk",

@@ -99,7 +99,9 @@ usage: madctl                        links of the fabric, with states, rates and
         match madctl::parse_lid(text) {
             Some(lid) => action(lid),
             None => {
-                eprintln!("madctl: {text} is no local identifier");
+                eprintln!(
+                    "madctl: {text} is no local identifier (LID), for example 2 or 0x100; `madctl` lists them"
+                );
                 Ok(STATUS_USAGE)
             }
         }

@@ -55,7 +55,7 @@ impl Arguments {
                 let value = value.ok_or_else(|| format!("{option} needs a value"))?;
                 parsed.options.push((option, value));
             } else {
-                return Err(format!("there is no option {name}"));
+                return Err(format!("there is no option {name} (--help lists them)"));
             }
         }
         Ok(parsed)
@@ -149,7 +149,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        assert_eq!(parse("--what").unwrap_err(), "there is no option --what");
+        assert_eq!(
+            parse("--what").unwrap_err(),
+            "there is no option --what (--help lists them)"
+        );
         assert_eq!(parse("--size").unwrap_err(), "--size needs a value");
         assert_eq!(parse("--json=1").unwrap_err(), "--json takes no value");
         assert!(parse("-n x").unwrap().number("-n", 1_u32).is_err());

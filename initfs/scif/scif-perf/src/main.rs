@@ -11,6 +11,8 @@
 //! | `pio_write`, `pio_read` | bytes | bytes_per_s | copies to and from a mapped window |
 //! | `rma_write`, `rma_read` | bytes | bytes_per_s | between windows, SYNC |
 //! | `vrma_write`, `vrma_read` | bytes | bytes_per_s | of a buffer (`scif_vwriteto`, …), SYNC |
+//! | `marked_write` | bytes | bytes_per_s | between windows, each with a mark and a wait for it |
+//! | `signaled_write` | bytes | bytes_per_s | the same, each with a signal to the peer's memory |
 //! | `local_copy` | bytes | bytes_per_s | the copy routine, between own buffers |
 //! | `msg_rtt_poll` | bytes | ns | a message and one back, both sides polling |
 //! | `msg_rtt_block` | bytes | ns | the same, both sides asleep until it comes |

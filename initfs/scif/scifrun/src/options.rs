@@ -129,7 +129,11 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
             _ => break word,
         }
     };
-    options.node = node_of(node).ok_or_else(|| format!("`{node}` is no node"))?;
+    options.node = node_of(node).ok_or_else(|| {
+        format!(
+            "`{node}` is no node: give a number, host, card1 or node1; `scifctl nodes` lists them"
+        )
+    })?;
     options.arguments = words.cloned().collect();
     let program = options.arguments.first_mut().ok_or("PROGRAM is missing")?;
     if is_command_line {
@@ -267,7 +271,10 @@ mod tests {
             ("", "missing"),
             ("1", "PROGRAM"),
             ("-c 1", "PROGRAM"),
-            ("x ls", "`x` is no node"),
+            (
+                "x ls",
+                "`x` is no node: give a number, host, card1 or node1; `scifctl nodes` lists them",
+            ),
             ("70000 ls", "no node"),
             ("-z 1 ls", "`-z`"),
             ("-e =x 1 ls", "NAME=VALUE"),

@@ -276,6 +276,7 @@ fn pair(quick: bool) -> Vec<String> {
         format!(
             "scif-bare 1 {copies} --test own_rma_write+rma_write,own_rma_read+rma_read --size 1M"
         ),
+        format!("scif-bare 1 {copies} --test rma_write+marked_write+signaled_write --size 4K"),
         format!("scif-bare 1 {copies} --test bare_write+own_rma_write --size 16M,64M"),
         format!("scif-bare 1 {copies} --test bare_read+own_rma_read --size 16M,64M"),
         format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use hal::clock::ticks;
-use scif::{Memory, Protection, RmaFlags, View};
+use scif::{Initiator, Memory, Protection, RmaFlags, Signal, View};
 
 use super::latency::path_name;
 use super::server::{fill, sum, touched};
@@ -27,14 +27,16 @@ const DISTANCE: usize = 37;
 
 /// Runs the tests of this module that the settings name.
 pub fn run(settings: &Settings) -> Result {
-    for (test, toward, is_own) in [
-        ("rma_write", true, false),
-        ("rma_read", false, false),
-        ("own_rma_write", true, true),
-        ("own_rma_read", false, true),
+    for (test, toward, is_own, end) in [
+        ("rma_write", true, false, End::Sync),
+        ("rma_read", false, false, End::Sync),
+        ("own_rma_write", true, true, End::Sync),
+        ("own_rma_read", false, true, End::Sync),
+        ("marked_write", true, false, End::Mark),
+        ("signaled_write", true, false, End::Signal),
     ] {
         if settings.wants(test) {
-            between_windows(settings, test, toward, is_own).context(test)?;
+            between_windows(settings, test, (toward, end), is_own).context(test)?;
         }
     }
     for (test, toward) in [("vrma_write", true), ("vrma_read", false)] {
@@ -136,25 +138,60 @@ impl Ends<'_, '_> {
 /// The seed of the test patterns.
 pub const SEED: u64 = 0x5eed;
 
+/// How the end of a transfer is known.
+#[derive(Clone, Copy)]
+enum End {
+    /// The call returns then.
+    Sync,
+    /// By a mark and a wait for it.
+    Mark,
+    /// By a value that is stored into the peer's memory. The transfer itself is not waited for.
+    Signal,
+}
+
 /// Measures transfers between windows: of the programs' own memory at both ends, or of the
 /// daemons'.
-fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) -> Result {
+fn between_windows(
+    settings: &Settings,
+    test: &str,
+    (toward, end): (bool, End),
+    is_own: bool,
+) -> Result {
     let session = Session::open(settings)?;
     let bytes = whole(settings);
+    // A page behind the data is for signals.
+    let room = bytes + PAGE;
     let (remote, memory) = match is_own {
-        true => (session.borrow_own(bytes as u64)?, touched(bytes)?),
+        true => (session.borrow_own(room as u64)?, touched(room)?),
         false => {
-            let memory = Memory::new(bytes).context("memory for a window")?;
-            (session.borrow(bytes as u64)?, memory)
+            let memory = Memory::new(room).context("memory for a window")?;
+            (session.borrow(room as u64)?, memory)
         }
     };
     let window = session.endpoint.register(&memory)?;
-    let transfer = |size: usize| {
+    let endpoint = &session.endpoint;
+    let flags = match end {
+        End::Sync => RmaFlags::SYNC,
+        End::Mark | End::Signal => RmaFlags::empty(),
+    };
+    let mut signal = Signal {
+        offset: remote + bytes as i64,
+        value: 0,
+    };
+    let mut transfer = |size: usize| {
         let part = window.part(0..size)?;
         if toward {
-            session.endpoint.write_to(part, remote, RmaFlags::SYNC)?;
+            endpoint.write_to(part, remote, flags)?;
         } else {
-            session.endpoint.read_from(part, remote, RmaFlags::SYNC)?;
+            endpoint.read_from(part, remote, flags)?;
+        }
+        match end {
+            End::Sync => {}
+            End::Mark => endpoint.fence_wait(endpoint.fence_mark(Initiator::Own)?)?,
+            End::Signal => {
+                signal.value += 1;
+                endpoint.fence_signal(Initiator::Own, None, Some(signal))?;
+            }
         }
         Ok(())
     };
@@ -169,7 +206,7 @@ fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) 
     }
     transfer(bytes)?;
     ends.compare(sum(&memory, bytes)?)?;
-    measure(settings, test, transfer)?;
+    measure(settings, test, &mut transfer)?;
     ends.compare(sum(&memory, bytes)?)?;
     window.unregister()?;
     session.release()

@@ -61,8 +61,8 @@ tests:
   beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
                      beside a thread that only computes nowhere, here, on the peer's node; with the
                      slowest of 100 echoes (p99) and of 10 windows (p90)
-  others             ring_rtt msg_rtt_usual vrma_write vrma_read local_copy stream_read
-                     file_stream_read nodes
+  others             ring_rtt msg_rtt_usual vrma_write vrma_read marked_write signaled_write
+                     local_copy stream_read file_stream_read nodes
 examples:
   scif-perf -s &
   scif-perf 1
@@ -406,7 +406,7 @@ fn run(line: &Arguments, program: Program, status: &mut i32) -> Result {
         }
     };
     let Ok(node) = node.parse() else {
-        return Err(format!("'{node}' is no node number").into());
+        return Err(format!("'{node}' is no node number; `scifctl nodes` lists them").into());
     };
     let mut settings = settings(line, PortId::new(node, port), program)?;
     let groups = names::tests(line.text("--test").unwrap_or("latency,bandwidth"), program)?;

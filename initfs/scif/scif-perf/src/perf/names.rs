@@ -71,6 +71,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "msg_rtt_usual",
             "vrma_write",
             "vrma_read",
+            "marked_write",
+            "signaled_write",
             "local_copy",
             "stream_read",
             "file_stream_read",

@@ -167,9 +167,11 @@ fn run(line: &Arguments, status: &mut i32) -> Result {
         return server::serve(port);
     }
     let node: NodeId = match line.words.as_slice() {
-        [node] => node
-            .parse()
-            .map_err(|_| Failure(format!("'{node}' is no node number")))?,
+        [node] => node.parse().map_err(|_| {
+            Failure(format!(
+                "'{node}' is no node number; `scifctl nodes` lists them"
+            ))
+        })?,
         _ => {
             let text = "say -s, or the node where the server is (--help tells more)";
             return Err(Failure::new(text));
