@@ -100,7 +100,8 @@ usage: madctl                        links of the fabric, with states, rates and
             Some(lid) => action(lid),
             None => {
                 eprintln!(
-                    "madctl: {text} is no local identifier (LID), for example 2 or 0x100; `madctl` lists them"
+                    "madctl: {text} is no local identifier (LID), for example 2 or 0x100; \
+                     `madctl` lists them"
                 );
                 Ok(STATUS_USAGE)
             }
