@@ -431,11 +431,13 @@ fn creator_ended(context: &crate::sched::ContextRef) {
         let mut others = schemes.list.range(SchemeId(from)..);
         others.find_map(|(_, scheme)| Some(scheme).filter(is_its).cloned())
     };
+    let is_faulty = crate::proc::exception(context).is_some();
     let mut from = FIRST_USER;
     while let Some(scheme) = next(from) {
         if from == FIRST_USER
             && let Some(space) = context.space()
-            && !crate::proc::lives_on(&space, context)
+            // If a thread faults, the process manager ends the others.
+            && (is_faulty || !crate::proc::lives_on(&space, context))
         {
             space.keep_requests();
         }

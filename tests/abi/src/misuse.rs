@@ -74,7 +74,11 @@ const CHECKS: &[Check] = &[
     ),
     (
         "pages of a daemon's request stay in a space that is kept, when all its threads are killed",
-        killed_daemon,
+        |suite| ended_daemon(suite, false),
+    ),
+    (
+        "the same when a thread of it faults, before the others are killed",
+        |suite| ended_daemon(suite, true),
     ),
 ];
 
@@ -512,8 +516,10 @@ fn console_in_parts(suite: &Suite) -> Verdict {
 const SOCKET: usize = 0;
 const OBJECT: usize = 1;
 const AT: usize = 2;
+/// Not 0: the daemon has to fault.
+const FAULT: usize = 3;
 
-/// Makes a scheme with an object, reads one request, and waits to be killed.
+/// Makes a scheme with an object, reads one request, and waits to be killed or to fault.
 fn daemon(argument: usize) -> ! {
     let shared = contexts::read_shared(argument);
     let page = shared.value;
@@ -531,6 +537,11 @@ fn daemon(argument: usize) -> ! {
     // This brings the page in.
     let _ = peek(at);
     put_word(page, AT, at);
+    while word(page, FAULT) == 0 {
+        let _ = sys::nanosleep(1_000_000);
+    }
+    // Nothing is mapped there.
+    let _ = peek(1 << 46);
     loop {
         let _ = sys::nanosleep(1_000_000_000);
     }
@@ -554,7 +565,7 @@ fn wait_for(page: usize, index: usize) -> Result<usize, String> {
     Err(String::from("a daemon that does nothing"))
 }
 
-fn killed_daemon(suite: &Suite) -> Verdict {
+fn ended_daemon(suite: &Suite, faults: bool) -> Verdict {
     let page = shared_page()?;
     let stack = contexts::Stack::new(spin, 0)?;
     let record = contexts::share(suite, page)?;
@@ -566,6 +577,11 @@ fn killed_daemon(suite: &Suite) -> Verdict {
         poke(page + PAGE_SIZE, 0x5a);
         [fd, page + PAGE_SIZE, PAGE_SIZE, 0, 0, 0]
     })?;
+    let mut client = Some(client);
+    let mut client_ends = || match client.take() {
+        Some(client) => expect("the client", client.finish()?, Err(ENODEV)),
+        None => Ok(()),
+    };
     let at = wait_for(page, AT)?;
     let statuses = [
         second.privileged_status(suite)?,
@@ -574,6 +590,10 @@ fn killed_daemon(suite: &Suite) -> Verdict {
     // The second computes. So on one processor, it has not ended yet when the first ends, which
     // was woken. But it does not go on either.
     must("a turn of the second", sys::nanosleep(10_000_000))?;
+    if faults {
+        put_word(page, FAULT, 1);
+        client_ends()?;
+    }
     for status in statuses {
         must("kill", contexts::write_words(status, &[usize::MAX]))?;
     }
@@ -582,7 +602,7 @@ fn killed_daemon(suite: &Suite) -> Verdict {
     }
     first.join()?;
     second.join()?;
-    expect("the client", client.finish()?, Err(ENODEV))?;
+    client_ends()?;
     let map = Map {
         offset: at,
         size: PAGE_SIZE,
