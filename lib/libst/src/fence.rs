@@ -7,12 +7,7 @@ use crate::{Peer, number, on};
 #[unsafe(no_mangle)]
 unsafe extern "C" fn st_fence(handle: *mut Peer) -> c_int {
     // SAFETY: the same contract.
-    unsafe {
-        on(handle, |call| {
-            let mut sender = call.take(&call.0.sender)?;
-            sender.fence().map_err(number)
-        })
-    }
+    unsafe { on(handle, |call| call.0.sender.lock().fence().map_err(number)) }
 }
 
 // A second symbol of the same function, for programs that declare it themselves: `st.h` gives both

@@ -33,7 +33,7 @@ fn transmit(
             }
         }
     };
-    let mut sender = call.take(&call.0.sender)?;
+    let mut sender = call.0.sender.lock();
     let sent = sender.raw(header, payload, local, call.deadline());
     sent.map_err(number)
 }
@@ -76,7 +76,7 @@ unsafe extern "C" fn st_rx(
             return Err(EFAULT);
         }
         let deadline = call.deadline();
-        let arrived = call.take(&call.0.receiver)?.raw(deadline).map_err(number)?;
+        let arrived = call.0.receiver.lock().raw(deadline).map_err(number)?;
         // SAFETY: the caller's places, as large as the header says.
         unsafe {
             hdr.cast::<u8>()

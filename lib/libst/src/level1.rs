@@ -51,7 +51,7 @@ unsafe extern "C" fn st1_push(
         // SAFETY: null, or the caller's header of that many bytes.
         let header = (!hdr.is_null()).then(|| unsafe { hdr.cast::<Header>().read() });
         let deadline = call.deadline();
-        let mut sender = call.take(&call.0.sender)?;
+        let mut sender = call.0.sender.lock();
         let pushed = match (header, data) {
             (Some(header), None) => sender.push_until(&header, deadline),
             (header, Some(data)) => {
@@ -87,7 +87,7 @@ unsafe extern "C" fn st1_pull(
     let pull = |call: &crate::Call<'_>| {
         let data = data(hdr, local, remote, length)?;
         let deadline = call.deadline();
-        let mut receiver = call.take(&call.0.receiver)?;
+        let mut receiver = call.0.receiver.lock();
         if !is_pulled {
             // Without waiting, the header stays if the data would have to be waited for. What has
             // arrived before the end can still be pulled.

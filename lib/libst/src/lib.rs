@@ -14,7 +14,6 @@ mod memory;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ffi::c_int;
-use core::ops::DerefMut;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +21,7 @@ use libsocket::socket::{self, Socket};
 use runtime::sync::Mutex;
 use skiff_libc::{errno, points};
 use st::{Connection, Deadline, Mapper, Receiver, Sender, Waiting};
-use syscall::error::{EAGAIN, EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
+use syscall::error::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
 use memory::Mapped;
 
@@ -71,18 +70,6 @@ impl<'a> Call<'a> {
         match self.0.socket.is_nonblocking() {
             true => Deadline::Now,
             false => Deadline::Never,
-        }
-    }
-
-    /// Takes a half of the channel. Another thread that has it may wait for its peer, so a call
-    /// that must not wait does not wait for that thread either.
-    ///
-    /// # Errors
-    /// `EAGAIN`.
-    fn take<'b, T>(&self, half: &'b Mutex<T>) -> Result<impl DerefMut<Target = T> + use<'b, T>> {
-        match self.deadline() {
-            Deadline::Now => half.try_lock().ok_or(EAGAIN),
-            _ => Ok(half.lock()),
         }
     }
 }
