@@ -20,6 +20,7 @@ static double now(void) {
 }
 
 /* Nanoseconds of a tick of the processor's counter. */
+__attribute__((unused))
 static double tick(void) {
     double start = now();
     uint64_t first = __builtin_ia32_rdtsc();
@@ -55,6 +56,7 @@ static int repetitions_of(const char *word) {
  * Prints a line of JSON, as scif-perf does: nanoseconds of a round trip, and the median of each
  * repetition, which are of `rounds` round trips each. Sorts the times.
  */
+__attribute__((unused))
 static void report(const char *test, int bytes, double *times, const double *medians,
                    int repetitions, int rounds) {
     int all = repetitions * rounds;

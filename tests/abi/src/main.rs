@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod contexts;
+mod daemon_ends;
 mod files;
 mod fuzz;
 mod ipc;
@@ -42,6 +43,7 @@ fn main() -> i32 {
     loans::run(&suite);
     surface::run(&suite);
     misuse::run(&suite);
+    daemon_ends::run(&suite);
     fuzz::run(&suite);
     suite.finish();
     runtime::power::halt("the ABI test has ended")
