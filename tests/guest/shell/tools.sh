@@ -242,11 +242,8 @@ check env_nothing "A=1 B=2" "$(echo $(C=3 env -i A=1 B=2 | sort))"
 env sleep 60 &
 as 5 sleep 60 &
 kill %1 %2
-tries=0
-while ps | grep -q ' sleep' && [ $tries -lt 100 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
+# A child that has ended is in the list until its parent has waited for it.
+wait
 check env_becomes_program 0 "$(ps | grep -c ' sleep')"
 
 as 1000 mkdir /tmp/theirs /tmp/theirs/a

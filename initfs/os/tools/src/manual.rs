@@ -193,8 +193,8 @@ pub const PAGES: &[Page] = &[
     ),
     page_of(
         "madctl",
-        "[svg | ping LID [COUNT] | counters LID [SECONDS]]",
-        "the InfiniBand fabric: links, counters, answers of ports; madctl --help",
+        "…",
+        "the InfiniBand fabric: links, counters, pings; madctl --help",
         "",
     ),
     page_of(
