@@ -4,7 +4,7 @@ use verbs_abi::mad::{RegisterAgent, RegisterAgent2, UserMad, request};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::attributes::{attribute, get, node_info, port_info};
-use crate::demo::{MS, World, directed, mad, sender, server, to};
+use crate::demo::{MS, Program, World, directed, mad, sender, server, to};
 use crate::error::Error;
 use crate::mad::{Mad, OPENIB_OUI, PERMISSIVE_LID, method};
 
@@ -297,9 +297,9 @@ fn a_short_buffer_gets_the_first_segment_and_the_length() {
     assert_eq!(node.read(at.1, &mut buffer), Err(Error::WouldBlock));
 }
 
-#[test]
-fn subscribers_hear_of_nodes_that_come_and_go() {
-    let mut world = World::new(2);
+/// A program of node 1 that has asked the administrator for reports of all traps. Its answer is not
+/// read yet.
+fn subscriber(world: &mut World) -> Program {
     let hear = RegisterAgent2 {
         method_mask: [1 << method::REPORT, 0],
         ..sender(1, 3, 2, 1)
@@ -311,6 +311,13 @@ fn subscribers_hear_of_nodes_that_come_and_go() {
     (data[22], data[23]) = (1, 1);
     data[24..28].copy_from_slice(&[0xff; 4]);
     assert!(world.write(at, to(1, 1), asked.bytes()).is_ok());
+    at
+}
+
+#[test]
+fn subscribers_hear_of_nodes_that_come_and_go() {
+    let mut world = World::new(2);
+    let at = subscriber(&mut world);
     assert_eq!(world.read(at).unwrap().1[3..6], [0x81, 0, 0]);
     for (is_online, trap) in [(true, 64), (false, 65)] {
         world.nodes[0].set_online(5, is_online, world.now);
@@ -380,17 +387,7 @@ fn datagrams_that_fit_nothing_are_dropped() {
 #[test]
 fn traps_of_a_node_keep_no_subscriber_from_its_answers() {
     let mut world = World::new(3);
-    let hear = RegisterAgent2 {
-        method_mask: [1 << method::REPORT, 0],
-        ..sender(1, 3, 2, 1)
-    };
-    let at = world.program(1, hear);
-    let mut asked = mad(3, 2, method::SET, attribute::INFORM_INFO, 1);
-    let data = &mut asked.bytes_mut()[56..];
-    data[16..18].copy_from_slice(&[0xff, 0xff]);
-    (data[22], data[23]) = (1, 1);
-    data[24..28].copy_from_slice(&[0xff; 4]);
-    assert!(world.write(at, to(1, 1), asked.bytes()).is_ok());
+    let at = subscriber(&mut world);
     assert!(world.read(at).is_ok());
     // Nobody answers the reports.
     let other = world.program(2, sender(0, 1, 1, 0));

@@ -359,18 +359,24 @@ mod tests {
         (context, pd)
     }
 
-    #[test]
-    fn destinations_without_end_are_not_all_remembered() {
-        const LANE: LaneId = LaneId(7);
-        let (mut context, pd) = with_queue_pair();
-        let (mut program, mut peer) = (Program::new(8), Program::new(8));
-        program.join(LANE, &mut peer, LANE);
+    const LANE: LaneId = LaneId(7);
+
+    /// Joins two programs by a lane for datagrams. Returns an address handle of the peer's port.
+    fn join(context: &mut Context, pd: Id, program: &mut Program, peer: &mut Program) -> Id {
+        program.join(LANE, peer, LANE);
         context.open_datagram_lane(LANE).unwrap();
         let vector = AddressVector {
             lid: 2,
             ..AddressVector::default()
         };
-        let ah = context.create_ah(pd, vector).unwrap();
+        context.create_ah(pd, vector).unwrap()
+    }
+
+    #[test]
+    fn destinations_without_end_are_not_all_remembered() {
+        let (mut context, pd) = with_queue_pair();
+        let (mut program, mut peer) = (Program::new(8), Program::new(8));
+        let ah = join(&mut context, pd, &mut program, &mut peer);
         for qpn in 0..20_000 {
             let mut request = SendRequest::new(1, Opcode::Send, Vec::new());
             request.datagram = Datagram { ah, qpn, qkey: 5 };
@@ -394,17 +400,10 @@ mod tests {
     /// The route is not needed any more: the lane that has its first piece gets the others.
     #[test]
     fn a_datagram_under_way_goes_on_when_routes_are_forgotten() {
-        const LANE: LaneId = LaneId(7);
         let (mut context, pd) = with_queue_pair();
         let (mut program, mut peer) = (Program::new(4096), Program::new(8));
         program.ring = 2100;
-        program.join(LANE, &mut peer, LANE);
-        context.open_datagram_lane(LANE).unwrap();
-        let vector = AddressVector {
-            lid: 2,
-            ..AddressVector::default()
-        };
-        let ah = context.create_ah(pd, vector).unwrap();
+        let ah = join(&mut context, pd, &mut program, &mut peer);
         let mut request = SendRequest::new(1, Opcode::Send, Vec::new());
         let region = Region {
             pd,
