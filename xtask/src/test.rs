@@ -433,7 +433,7 @@ fn lint_host(tests: &Tests) -> Result<()> {
     // compile.
     let mut targets = host_cargo("clippy");
     targets
-        .args(["--bins", "--quiet"])
+        .args(["--bins", "--tests", "--quiet"])
         .args([
             "--package",
             fuzz::PACKAGE,
@@ -455,7 +455,8 @@ fn test_host(tests: &Tests) -> Result<()> {
         }
         quietly(&mut libraries)?;
     }
-    Ok(())
+    let native = bench_runner::native::NATIVE;
+    quietly(host_cargo("test").args(["--quiet", "--package", native]))
 }
 
 fn lint_guest() -> Result<()> {

@@ -13,6 +13,7 @@ use scif_abi::codec::Operation;
 use scif_abi::flags::{RecvFlags, SendFlags};
 use syscall::data::GrantFlags;
 use syscall::error::{EINVAL, Error, Result as SystemResult};
+use syscall::flag::F_DUPFD;
 use zerocopy::IntoBytes;
 
 use crate::Failure;
@@ -96,6 +97,8 @@ impl System {
             Request::Dup(_, b"bypass") => Ok(BYPASS),
             Request::Dup(_, b"addrspace") => Ok(SPACE),
             Request::Read(SPACE, buffer) => Ok(list_everything(buffer)),
+            // A copy of a descriptor can have its number here: nothing is closed in this place.
+            Request::Control(fd, F_DUPFD, _) => Ok(fd),
             Request::Control(..) | Request::Close(_) | Request::Unmap(..) => Ok(0),
             Request::Map {
                 fd: BYPASS, offset, ..
