@@ -366,6 +366,47 @@ static void check_closed_copies(void) {
     GIVES(close(pair[1]), 0);
 }
 
+/* 119: F_DUPFD takes one number, and leaves the lower ones to other threads. */
+static int zero_file;
+
+static void *copy_lowest(void *argument) {
+    const long *length = argument;
+    for (int i = 1; i <= ROUNDS; i++) {
+        spin_until(&begun, i);
+        for (long end = now_ns() + *length * (i % 100) / 80; now_ns() < end;)
+            ;
+        int fd = dup(zero_file);
+        CHECK(fd >= 0 && fd < COPY);
+        GIVES(close(fd), 0);
+        done = i;
+    }
+    return NULL;
+}
+
+static void check_lowest_from(void) {
+    zero_file = open("/dev/zero", O_RDONLY);
+    CHECK(zero_file >= 0);
+    long length = now_ns();
+    GIVES(fcntl(zero_file, F_DUPFD, COPY), COPY);
+    length = now_ns() - length;
+    GIVES(fcntl(zero_file, F_DUPFD_CLOEXEC, COPY), COPY + 1);
+    GIVES(fcntl(zero_file, F_DUPFD, COPY - 1), COPY - 1);
+    GIVES(fcntl(COPY - 1, F_GETFD) | fcntl(COPY, F_GETFD), 0);
+    GIVES(fcntl(COPY + 1, F_GETFD), FD_CLOEXEC);
+    GIVES(close(COPY - 1) | close(COPY) | close(COPY + 1), 0);
+    pthread_t thread;
+    begun = done = 0;
+    GIVES(pthread_create(&thread, NULL, copy_lowest, &length), 0);
+    for (int i = 1; i <= ROUNDS; i++) {
+        begun = i;
+        GIVES(fcntl(zero_file, F_DUPFD, COPY), COPY);
+        spin_until(&done, i);
+        GIVES(close(COPY), 0);
+    }
+    GIVES(pthread_join(thread, NULL), 0);
+    GIVES(close(zero_file), 0);
+}
+
 static const struct part parts[] = {
     { 94, "first", check_first_uses },
     { 95, "chosen", check_chosen },
@@ -376,6 +417,7 @@ static const struct part parts[] = {
     { 105, "scarce", check_scarce },
     { 106, "strangers", check_strangers },
     { 107, "copies", check_closed_copies },
+    { 119, "lowest", check_lowest_from },
 };
 
 int main(int count, char **arguments) {

@@ -42,21 +42,10 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
     let command = usize::try_from(command).map_err(|_| Error::new(EINVAL))?;
     match command {
         syscall::F_DUPFD | DUPLICATE_CLOSING => {
-            // The lowest free number from `argument` on: copies hold the free numbers below it
-            // meanwhile.
-            descriptor::check(argument as c_int).map_err(|_| Error::new(EINVAL))?;
-            let mut held = alloc::vec::Vec::new();
-            let copy = loop {
-                match fd::dup(number, b"") {
-                    Ok(copy) if copy < argument => held.push(copy),
-                    result => break result,
-                }
-            };
-            for copy in held {
-                fd::close(copy)?;
-            }
+            let least = descriptor::check(argument as c_int).map_err(|_| Error::new(EINVAL))?;
+            let copy = fd::fcntl(number, syscall::F_DUPFD, least)?;
             let closes = command == DUPLICATE_CLOSING;
-            Ok(descriptor::duplicated(number, copy?, closes))
+            Ok(descriptor::duplicated(number, copy, closes))
         }
         syscall::F_GETFD => {
             fd::fcntl(number, command, 0)?;

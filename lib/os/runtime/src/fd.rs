@@ -255,18 +255,14 @@ pub fn fpath(fd: usize, buffer: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Descriptor flags and duplication; numbers for new descriptors are chosen here.
+/// Descriptor flags and duplication. The number of a copy is the lowest free one from `argument`
+/// on, in the table of `argument`.
 pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
     /// Duplicates with the close-on-exec flag, which only libraries have, not the kernel.
     const F_DUPFD_CLOEXEC: usize = 1030;
     match command {
         syscall::F_DUPFD | F_DUPFD_CLOEXEC => {
-            let slot = if argument & UPPER_FDTBL_TAG != 0 {
-                fdtable::reserve_upper()?
-            } else {
-                fdtable::reserve()?
-            };
-            with_number(slot, |slot| {
+            with_number(fdtable::reserve_from(argument)?, |slot| {
                 // SAFETY: plain numbers only.
                 unsafe { sys::call(syscall::SYS_FCNTL, [fd, syscall::F_DUPFD, slot, 0, 0, 0]) }
             })

@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use syscall::error::{EBADF, EBUSY, EEXIST, EMFILE, ENOMEM, Error, Result};
+use syscall::error::{EBADF, EBUSY, EEXIST, EINVAL, EMFILE, ENOMEM, Error, Result};
 use syscall::flag::UPPER_FDTBL_TAG;
 
 use crate::sync::Mutex;
@@ -59,22 +59,31 @@ impl Table {
         }
     }
 
-    fn reserve(&mut self) -> Result<usize> {
+    /// Reserves the lowest free number that is `least` or more.
+    fn reserve(&mut self, least: usize) -> Result<usize> {
         // The kernel has no distinct error for this limit.
         if COUNT.load(Ordering::Relaxed) >= LIMIT {
             return Err(Error::new(EMFILE));
         }
-        for word in self.first_free_word..WORDS {
-            let bit = self.used[word].load(Ordering::Relaxed).trailing_ones() as usize;
+        let first = self.first_free_word.max(least / 64);
+        for word in first..WORDS {
+            let too_low = match word * 64 < least {
+                true => (1 << (least % 64)) - 1,
+                false => 0,
+            };
+            let used = self.used[word].load(Ordering::Relaxed) | too_low;
+            let bit = used.trailing_ones() as usize;
             if bit < 64 {
                 let number = word * 64 + bit;
                 self.begin(number, Act::Opens)?;
                 self.mark(number);
-                self.first_free_word = word;
+                // Words were skipped also for lying below `least`.
+                if least == 0 {
+                    self.first_free_word = word;
+                }
                 return Ok(number);
             }
         }
-        self.first_free_word = WORDS;
         Err(Error::new(EMFILE))
     }
 
@@ -158,12 +167,22 @@ pub(crate) fn hold() -> impl Sized {
 /// # Errors
 /// `EMFILE`, `ENOMEM`.
 pub fn reserve() -> Result<usize> {
-    PLAIN.lock().reserve()
+    reserve_from(0)
 }
 
 /// As [`reserve`], in the upper table.
 pub fn reserve_upper() -> Result<usize> {
-    UPPER.lock().reserve().map(|n| n | UPPER_FDTBL_TAG)
+    reserve_from(UPPER_FDTBL_TAG)
+}
+
+/// As [`reserve`], for the lowest free number from `least` on, in the table of `least`.
+///
+/// # Errors
+/// `EINVAL` if `least` is no number of a descriptor; `EMFILE`, `ENOMEM`.
+pub fn reserve_from(least: usize) -> Result<usize> {
+    let (table, number) = table_of(least).map_err(|_| Error::new(EINVAL))?;
+    let reserved = table.lock().reserve(number)?;
+    Ok(reserved | least & UPPER_FDTBL_TAG)
 }
 
 /// As [`reserve`], for a certain number of either table.
