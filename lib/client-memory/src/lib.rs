@@ -9,6 +9,7 @@ extern crate std;
 
 pub mod borrow;
 pub mod borrow_thread;
+mod checked_copy;
 pub mod descriptor;
 pub mod fork;
 pub mod mappings;

@@ -1,43 +1,15 @@
 //! Memory of this process by address, as C names it.
 
-use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use libredox::Fd;
 use libredox::call::Call;
-use libredox::flag::{O_CLOEXEC, O_RDWR};
-use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
+use syscall::error::{EFAULT, EINVAL, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::pages::{Readable, Writable};
 use crate::reachable;
-use hal::lock::Mutex;
 use hal::mem::PAGE;
-
-/// The pipe through which [`Range::copy_out`] lets the kernel read memory: both ends, first the
-/// one to read from.
-static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
-
-/// Part of [`fork::before`](crate::fork::before).
-pub(crate) fn before_fork() {
-    PIPE.hold();
-}
-
-/// Part of [`fork::after`](crate::fork::after): the child makes a pipe of its own.
-///
-/// # Safety
-/// As for [`fork::after`](crate::fork::after).
-pub(crate) unsafe fn after_fork(in_child: bool) {
-    // SAFETY: the caller's promise.
-    let mut lock = unsafe { PIPE.regain() };
-    if in_child {
-        drop(lock.take());
-    }
-}
-
-/// Bytes that go through the pipe at a time. It holds 64 KiB.
-const PIPE_BYTES: usize = 32 * 1024;
 
 unsafe extern "C" {
     fn redox_read_v1(fd: usize, bytes: *mut u8, count: usize) -> usize;
@@ -135,46 +107,6 @@ impl<'a> Range<'a> {
             memory: self.memory,
         };
         (self.bytes > 0).then_some((pages, self.address - start))
-    }
-
-    /// Copies the first bytes out through the kernel, which checks that they are mapped.
-    ///
-    /// # Errors
-    /// `EFAULT` when a byte cannot be read or `to` is longer than the range; those of pipes.
-    pub fn copy_out(self, to: &mut [u8]) -> Result<()> {
-        self.part(0, to.len())?;
-        let mut pipe = PIPE.lock();
-        let (output, input) = match pipe.take() {
-            Some(ends) => ends,
-            None => {
-                let output = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
-                let input = Fd::new(output.dup(b"write")?);
-                (output, input)
-            }
-        };
-        for (index, piece) in to.chunks_mut(PIPE_BYTES).enumerate() {
-            let from = self.part(index * PIPE_BYTES, piece.len())?;
-            // After an error, bytes may be left in the pipe, so it is not put back.
-            let count = write(input.raw(), from)?;
-            if count != piece.len() || output.read(piece)? != count {
-                return Err(Error::new(EIO));
-            }
-        }
-        *pipe = Some((output, input));
-        Ok(())
-    }
-
-    /// A copy of the bytes.
-    ///
-    /// # Errors
-    /// Those of [`copy_out`](Self::copy_out), and `ENOMEM`.
-    pub fn to_vec(self) -> Result<Vec<u8>> {
-        let mut copy = Vec::new();
-        copy.try_reserve_exact(self.bytes)
-            .map_err(|_| Error::new(ENOMEM))?;
-        copy.resize(self.bytes, 0);
-        self.copy_out(&mut copy)?;
-        Ok(copy)
     }
 
     /// The range for copies made in this process, if all of it is memory that can be read. Device

@@ -78,6 +78,8 @@ impl World {
                 }
             }
             Request::Control(60, F_DUPFD, UPPER_FDTBL_TAG) => Ok(61),
+            // The other end of a pipe.
+            Request::Control(fd @ 100.., F_DUPFD, UPPER_FDTBL_TAG) => Ok(fd),
             // Close-on-exec.
             Request::Control(60 | 61, _, _) => Ok(0),
             Request::Read(SPACE, to) => {
@@ -115,7 +117,7 @@ impl World {
                 self.log.push(format!("call {} on {fd}", metadata[0]));
                 self.answers.pop_front().unwrap_or(Ok(0))
             }
-            Request::Write(60, bytes) => {
+            Request::Write(60 | 61, bytes) => {
                 self.log.push("pipe".to_string());
                 self.pipe.pop_front().unwrap_or(Ok(bytes.len()))
             }
