@@ -309,6 +309,9 @@ impl Transfers {
             if !channel.jobs.is_empty() {
                 channel.departing = Some(endpoint);
                 cx.begin_departure(endpoint);
+                // The page of the connection shows transfers, which are not the connection's any
+                // more.
+                self.changed.push(connection);
             }
         }
         self.drop_if_done(cx, id);

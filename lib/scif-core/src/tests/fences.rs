@@ -59,6 +59,14 @@ fn clients_see_whether_transfers_are_under_way() {
             .unwrap();
         assert_eq!(pair.result(a, ticket), Some(Ok(0)));
         assert_eq!(shown(&pair, page), 0);
+        // The transfers of an endpoint that is closed are not the connection's any more.
+        pair.fixture.nodes[a.node].is_pumped = false;
+        pair.begin_copy(a);
+        pair.fixture.run();
+        assert_eq!(shown(&pair, page), 1);
+        pair.fixture.close(a);
+        pair.fixture.run();
+        assert_eq!(shown(&pair, page), 0);
         bypass::close(&mut pair.fixture, a, late);
     }
 }
