@@ -190,7 +190,13 @@ static void call_copies(uint16_t node) {
         else
             write_all(i % 3 ? copy : fd, data + 1000 * i, 1000);
     }
-    /* The library's own descriptors are not among those that a program may close. */
+    /* The library's own descriptors are not among those that a program may close, also after calls
+     * with memory by address. */
+    scif_epd_t refused = scif_open();
+    struct scif_portID nowhere = { own_node(), 2083 };
+    FAILS(scif_connect(refused, (struct scif_portID *)4096), EFAULT);
+    FAILS(scif_connect(refused, &nowhere), ECONNREFUSED);
+    GIVES(scif_close(refused), 0);
     for (int i = 3; node != own_node() && i < 100; i++)
         CHECK(i == fd || i == copy || (close(i) == -1 && errno == EBADF));
     pid_t child = fork();
@@ -282,12 +288,84 @@ static void call_threads(uint16_t node) {
     GIVES(close(fd), 0);
 }
 
+/* 85: a descriptor that is closed while another thread waits in it, and whose number then means
+ * another file: the call ends, and leaves that file alone. */
+enum { LARGE = 4 << 20 };
+
+static void serve_closed(void) {
+    for (int round = 0; round < 2; round++) {
+        scif_epd_t epd = serve_one(2085);
+        char byte;
+        for (int i = 0; i < 40; i++) {
+            read_all(epd, &byte, 1);
+            write_all(epd, &byte, 1);
+        }
+        /* Takes nothing more until the peer has closed. */
+        wait_for_end(epd);
+        GIVES(scif_close(epd), 0);
+    }
+}
+
+struct call {
+    int fd;
+    int writes;
+    char *data;
+    ssize_t result;
+    int error;
+};
+
+static void *wait_in_call(void *argument) {
+    struct call *call = argument;
+    call->result = call->writes ? write(call->fd, call->data, LARGE)
+                                : read(call->fd, call->data, LARGE);
+    call->error = errno;
+    return NULL;
+}
+
+static void call_closed(uint16_t node) {
+    static const char path[] = "/tmp/pattern-files";
+    struct call call = { .data = calloc(1, LARGE) };
+    CHECK(call.data != NULL);
+    for (call.writes = 0; call.writes < 2; call.writes++) {
+        int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHECK(file >= 0);
+        write_all(file, "the file", 8);
+        GIVES(close(file), 0);
+        call.fd = open_path(node, 2085, O_RDWR);
+        for (int i = 0; i < 40; i++) {
+            write_all(call.fd, call.data, 1);
+            read_all(call.fd, call.data, 1);
+        }
+        if (call.writes) {
+            /* No room is left, so that the call moves nothing. */
+            GIVES(fcntl(call.fd, F_SETFL, O_NONBLOCK), 0);
+            while (write(call.fd, call.data, 4096) > 0)
+                ;
+            CHECK(errno == EAGAIN);
+            GIVES(fcntl(call.fd, F_SETFL, 0), 0);
+        }
+        pthread_t thread;
+        GIVES(pthread_create(&thread, NULL, wait_in_call, &call), 0);
+        usleep(300 * 1000);
+        GIVES(close(call.fd), 0);
+        GIVES(open(path, O_RDWR), call.fd);
+        GIVES(pthread_join(thread, NULL), 0);
+        CHECK(call.result == -1 && call.error == EBADF);
+        GIVES(lseek(call.fd, 0, SEEK_CUR), 0);
+        GIVES(lseek(call.fd, 0, SEEK_END), 8);
+        GIVES(close(call.fd), 0);
+    }
+    GIVES(unlink(path), 0);
+    free(call.data);
+}
+
 const struct pattern patterns[] = {
     { 80, "bytes by read and write", serve_pieces, call_pieces },
     { 81, "files that do not wait", serve_now, call_now },
     { 82, "a file for one direction", serve_half, call_half },
     { 83, "copies of a file", serve_copies, call_copies },
     { 84, "files and threads", serve_threads, call_threads },
+    { 85, "a file closed by another thread", serve_closed, call_closed },
     { 0, NULL, NULL, NULL },
 };
 

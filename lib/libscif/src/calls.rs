@@ -13,7 +13,7 @@ use skiff_libc::{descriptor, errno};
 use syscall::PAGE_SIZE;
 use syscall::error::{EBADF, EINVAL};
 
-use crate::system::{endpoint, interruptible};
+use crate::system::{endpoint, file, interruptible};
 use crate::{Result, range, table, user};
 
 /// `struct scif_port_id`.
@@ -57,13 +57,13 @@ fn done(result: Result<()>) -> c_int {
 
 /// Copies, or makes a fence, by the data path of an endpoint.
 #[inline(always)]
-fn copy(epd: c_int, copy: impl FnOnce(&Bypass, usize) -> Result<()>) -> c_int {
-    done(endpoint(epd).and_then(|epd| table::with(epd, |bypass| copy(bypass, epd))))
+fn on_path(epd: c_int, call: impl FnOnce(&Bypass, usize) -> Result<()>) -> c_int {
+    done(endpoint(epd).and_then(|epd| table::with(epd, |bypass| call(bypass, epd))))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_open() -> c_int {
-    give(raw::open().map(|number| descriptor::opened(number, true)))
+    give(raw::open().map(|number| descriptor::opened_of(number, true, true)))
 }
 
 #[unsafe(no_mangle)]
@@ -116,7 +116,7 @@ extern "C" fn scif_accept(
             let closed = listening && !descriptor::is_listening(epd);
             if closed { syscall::EINTR } else { error }
         })?;
-        let accepted = descriptor::opened(number, false);
+        let accepted = descriptor::opened_of(number, false, true);
         let [node, port] = [from.node(), from.port()].map(u16::to_le_bytes);
         let stored = user::store(peer as usize, [node, port].as_flattened())
             .and_then(|()| user::store(new as usize, &accepted.to_ne_bytes()));
@@ -162,8 +162,8 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
 /// Runs `transfer` with the data path of a file of the scheme. Returns a count, or a negated error
 /// number.
 fn of_file(epd: c_int, transfer: impl Fn(usize, &Bypass) -> Result<usize>) -> isize {
-    let file = usize::try_from(epd).map_err(|_| EBADF);
-    let result = file.and_then(|file| table::with(file, |bypass| transfer(file, bypass)));
+    let epd = usize::try_from(epd).map_err(|_| EBADF);
+    let result = epd.and_then(|epd| table::with(epd, |bypass| transfer(epd, bypass)));
     result.map_or_else(|number| -(number as isize), |count| count as isize)
 }
 
@@ -225,7 +225,7 @@ extern "C" fn scif_readfrom(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         bypass.readfrom(epd, local, length as u64, remote, flags as u32)
     })
 }
@@ -238,7 +238,7 @@ extern "C" fn scif_writeto(
     remote: c_long,
     flags: c_int,
 ) -> c_int {
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         bypass.writeto(epd, local, length as u64, remote, flags as u32)
     })
 }
@@ -253,7 +253,7 @@ unsafe extern "C" fn scif_vreadfrom(
 ) -> c_int {
     // SAFETY: the caller's memory, which it lets be written.
     let to = unsafe { range(address, length) };
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         bypass.vreadfrom(epd, to, remote, flags as u32)
     })
 }
@@ -268,14 +268,14 @@ unsafe extern "C" fn scif_vwriteto(
 ) -> c_int {
     // SAFETY: the caller's memory, which is only read.
     let from = unsafe { range(address, length) };
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         bypass.vwriteto(epd, from, remote, flags as u32)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         let number = bypass.fence_mark(epd, flags as u32)?;
         user::store(mark as usize, &number.to_ne_bytes())
     })
@@ -283,7 +283,7 @@ extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_i
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
-    copy(epd, |bypass, epd| bypass.fence_wait(epd, mark))
+    on_path(epd, |bypass, epd| bypass.fence_wait(epd, mark))
 }
 
 #[unsafe(no_mangle)]
@@ -295,7 +295,7 @@ extern "C" fn scif_fence_signal(
     remote_value: u64,
     flags: c_int,
 ) -> c_int {
-    copy(epd, |bypass, epd| {
+    on_path(epd, |bypass, epd| {
         let (own, peer) = ((local, local_value), (remote, remote_value));
         bypass.fence_signal(epd, own, peer, flags as u32)
     })
@@ -366,7 +366,7 @@ extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
             false => bypass.readiness(number, events as u16),
         })
     };
-    match endpoint(epd).and_then(look) {
+    match file(epd).and_then(look) {
         Ok(ready) => ready.into(),
         Err(number) => -number,
     }
@@ -376,7 +376,7 @@ extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
 /// endpoint will be visible. A check after this call finds those that arrived before it.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_sign(epd: c_int) -> Sign {
-    endpoint(epd).map_or(Sign::Event, |epd| table::with(epd, Bypass::sign))
+    file(epd).map_or(Sign::Event, |epd| table::with(epd, Bypass::sign))
 }
 
 /// Maps the peer's windows into this process.

@@ -195,9 +195,10 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     action(unsafe { &*bypass })
 }
 
-/// Runs `action` with the data path of a number, if it has one, which proves that it is a file of
-/// the scheme. Otherwise returns `None`, and the caller has to find out what the number is. Unlike
-/// the list of all descriptors, this takes no lock.
+/// Runs `action` with the data path of a number, if it has one: then it was a file of the scheme
+/// when a call made the path, and calls on another file there fail. Otherwise returns `None`, and
+/// the caller has to find out what the number is. Unlike the list of all descriptors, this takes no
+/// lock.
 #[inline]
 pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) -> Option<T> {
     let number = usize::try_from(number).ok()?;

@@ -1,17 +1,21 @@
 //! This library's table of file descriptors. It records close-on-exec, which the kernel does not
-//! have; which descriptors are SCIF's, so that not every `poll` has to ask; and which are sockets,
-//! whose calls the socket library above this one makes.
+//! have; which descriptors are SCIF's; and which are sockets, whose calls the socket library above
+//! this one makes.
+
+mod scif;
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{Error, Result, fd, thread};
-use syscall::error::{EBADF, EINTR, ENOMEM, ENOTTY, ESPIPE};
+use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
 use crate::bell::Bell;
 use crate::own::{self, Kind};
 use crate::sync::Shared;
+
+pub use scif::{is_scif, is_scif_file, is_scif_path, scif_turn};
 
 unsafe extern "C" {
     /// Shuts a SCIF listener down although other threads wait in it; in `libscif`.
@@ -46,12 +50,11 @@ enum Stage {
 #[derive(Clone, Copy, Default)]
 struct Known {
     stage: Stage,
-    /// How often a file was opened or closed at the number.
-    turns: u32,
+    /// How often a file was opened at the number, in the lower half, and closed, in the upper one.
+    turns: u64,
     /// A function of C made it. Others belong to libraries below, or came with the program.
     ours: bool,
     close_on_exec: bool,
-    scif: Option<bool>,
     /// It was used as an endpoint of SCIF, not only read and written, so that closing it waits for
     /// its transfers.
     is_endpoint: bool,
@@ -83,6 +86,9 @@ static SOCKETS: Bits = [const { AtomicU64::new(0) }; MOST / 64];
 
 /// A bit for each descriptor: whether its uses are counted.
 static COUNTED: Bits = [const { AtomicU64::new(0) }; MOST / 64];
+
+/// What a close adds to the turns of a number.
+const CLOSE: u64 = 1 << 32;
 
 type Bits = [AtomicU64; MOST / 64];
 
@@ -162,7 +168,7 @@ pub fn is_socket(number: c_int) -> bool {
 fn has_bit(bits: &'static Bits, number: c_int) -> bool {
     let known = usize::try_from(number).ok();
     let known = known.and_then(|number| bit(bits, number));
-    known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    known.is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
 }
 
 /// Counts the uses of the descriptor from now on.
@@ -252,7 +258,7 @@ pub fn tell_of_use(number: c_int, since: u64) -> bool {
 ///
 /// # Errors
 /// `EBADF`: it is closed or being closed.
-pub fn turn(number: usize) -> Result<u32> {
+pub fn turn(number: usize) -> Result<u64> {
     loop {
         let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
         match known.stage {
@@ -270,6 +276,7 @@ fn reopened(number: usize) {
     set_bit(&COUNTED, number, false);
     entry(number as c_int, |known| {
         if known.stage == Stage::Closed {
+            scif::forget(number);
             *known = Known {
                 turns: known.turns.wrapping_add(1),
                 ..Known::default()
@@ -280,7 +287,7 @@ fn reopened(number: usize) {
 
 /// Whether the number still means the file of that [`turn`]. `None`: `dup2` is replacing the file,
 /// which may fail.
-pub fn means(number: usize, turn: u32) -> Option<bool> {
+pub fn means(number: usize, turn: u64) -> Option<bool> {
     let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
     match known.stage {
         _ if known.turns != turn => Some(false),
@@ -290,8 +297,13 @@ pub fn means(number: usize, turn: u32) -> Option<bool> {
     }
 }
 
+/// Whether the number was closed between two of its turns.
+pub fn was_closed(former: u64, turn: u64) -> bool {
+    former / CLOSE != turn / CLOSE
+}
+
 /// Whether the number certainly means the file of that turn.
-pub fn is_turn(number: usize, turn: u32) -> bool {
+pub fn is_turn(number: usize, turn: u64) -> bool {
     means(number, turn) == Some(true)
 }
 
@@ -347,21 +359,30 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
         forget_socket(number);
     }
     own::forget(number as c_int);
-    record(number, close_on_exec, false)
+    record(number, |known| known.close_on_exec = close_on_exec)
 }
 
-fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
+/// As [`opened`], for a descriptor of which it is known whether it is one of the `scif:` scheme.
+pub fn opened_of(number: usize, close_on_exec: bool, is_scif: bool) -> c_int {
+    let number = opened(number, close_on_exec);
+    // Nobody else has the number yet.
+    entry(number, |_| scif::know(number as usize, is_scif));
+    number
+}
+
+/// Records another file at a number, and returns the number for C; `note` adds what is known of it.
+fn record(number: usize, note: impl FnOnce(&mut Known)) -> c_int {
+    set_bit(&COUNTED, number, false);
     let number = number as c_int;
-    set_bit(&COUNTED, number as usize, false);
     skiff_scif_forget(number);
     entry(number, |known| {
+        scif::forget(number as usize);
         *known = Known {
             turns: known.turns.wrapping_add(1),
             ours: true,
-            close_on_exec,
-            umad,
             ..Known::default()
-        }
+        };
+        note(known);
     });
     number
 }
@@ -438,11 +459,16 @@ fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     if !is_socket || !skiff_socket_duplicated(number as c_int, copy as c_int) {
         forget_socket(copy);
     }
-    let copy = record(copy, close_on_exec, is_umad(number as c_int));
-    for each in [number as c_int, copy] {
-        entry(each, |known| known.shared = true);
-    }
-    copy
+    let original = entry(number as c_int, |known| {
+        known.shared = true;
+        *known
+    });
+    record(copy, |known| {
+        known.close_on_exec = close_on_exec;
+        known.umad = original.umad;
+        known.is_endpoint = original.is_endpoint;
+        known.shared = true;
+    })
 }
 
 /// Whether `exec` and `posix_spawn` close the descriptor.
@@ -475,9 +501,10 @@ pub fn close(number: c_int) -> Result<()> {
     // Before the number is free, as another thread may get it next.
     let is_replaced = |stage| stage == Stage::Replacing;
     let (known, turn) = when_not(is_replaced, number, |known| {
+        scif::forget(index);
         let closing = Known {
             stage: Stage::Closing,
-            turns: known.turns.wrapping_add(1),
+            turns: known.turns.wrapping_add(CLOSE),
             ..Known::default()
         };
         (core::mem::replace(known, closing), closing.turns)
@@ -510,51 +537,6 @@ fn close_known(number: usize, known: Known) -> Result<()> {
         }
     }
     fd::close(number)
-}
-
-/// Whether the descriptor is one of the `scif:` scheme, for a use as an endpoint.
-///
-/// # Errors
-/// `EBADF`.
-pub fn is_scif(number: c_int) -> Result<bool> {
-    let is_scif = is_scif_file(number)?;
-    if is_scif {
-        entry(number, |known| known.is_endpoint = true);
-    }
-    Ok(is_scif)
-}
-
-/// Whether the descriptor is one of the `scif:` scheme, for reading and writing.
-///
-/// # Errors
-/// `EBADF`.
-pub fn is_scif_file(number: c_int) -> Result<bool> {
-    let number = check(number)?;
-    if let Some(known) = TABLE.with(|table| table.get(number).and_then(|known| known.scif)) {
-        return Ok(known);
-    }
-    let mut path = [0; 32];
-    let found = match fd::fpath(number, &mut path) {
-        Ok(length) => is_scif_path(path.get(..length).unwrap_or(&path)),
-        Err(Error { errno: EBADF }) => return Err(Error::new(EBADF)),
-        // The next call may learn more.
-        Err(Error {
-            errno: EINTR | ENOMEM,
-        }) => return Ok(false),
-        Err(_) => false,
-    };
-    set_scif(number as c_int, found);
-    Ok(found)
-}
-
-/// Whether an absolute path is that of a file of the `scif:` scheme.
-pub fn is_scif_path(path: &[u8]) -> bool {
-    path.starts_with(b"/scheme/scif/") || path.starts_with(b"scif:")
-}
-
-/// Records whether the descriptor is one of the `scif:` scheme, so that nobody has to ask.
-pub fn set_scif(number: c_int, is_scif: bool) {
-    entry(number, |known| known.scif = Some(is_scif));
 }
 
 /// Whether the descriptor is a pipe's.

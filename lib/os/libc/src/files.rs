@@ -73,12 +73,14 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     let number = slashes::open(path, flags & !0o7777 | mode)?;
     let path = linux_names::here(path);
     uverbs::note_opened(&path);
-    let number = descriptor::opened(number, closes);
+    let number = match path::canonical(&path) {
+        Ok(path) => {
+            descriptor::opened_of(number, closes, descriptor::is_scif_path(path.as_bytes()))
+        }
+        Err(_) => descriptor::opened(number, closes),
+    };
     if umad::is_device(&path) {
         descriptor::set_umad(number);
-    }
-    if let Ok(path) = path::canonical(&path) {
-        descriptor::set_scif(number, descriptor::is_scif_path(path.as_bytes()));
     }
     Ok(number)
 }
@@ -180,12 +182,8 @@ pub fn write_all(number: c_int, bytes: &[u8]) -> (usize, Result<()>) {
 /// The kernel checks the range and answers `EFAULT`. But writes to sockets, counters and devices
 /// are made here, and for these the memory must be readable.
 pub unsafe fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
-    let write = |done| {
-        let rest = buffer.wrapping_byte_add(done);
-        // SAFETY: the caller's promise, for the end of the memory.
-        unsafe { write_of_kind(number, rest, size - done) }
-    };
-    let result = pipes::whole(number, size, write);
+    // SAFETY: the caller's promise.
+    let result = unsafe { write_of_kind(number, buffer, size) };
     descriptor::note_use(number);
     result
 }
@@ -213,9 +211,13 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
                 uverbs::write(number, command)
             };
         }
-        let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
-        // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
-        match unsafe { sys::call(syscall::SYS_WRITE, arguments) } {
+        let file = descriptor::check(number)?;
+        let write = |done| {
+            let arguments = [file, buffer as usize + done, size - done, 0, 0, 0];
+            // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
+            unsafe { sys::call(syscall::SYS_WRITE, arguments) }
+        };
+        match pipes::whole(number, size, write) {
             // As in `read_of_kind`; the end of a pipe for reading refuses every write with
             // `EBADF`.
             Err(Error { errno: EBADF }) if own::turns() != turns => {}
@@ -296,10 +298,8 @@ pub unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
     match make() {
         Ok((reader, writer)) => {
             let closes = flags & O_CLOEXEC != 0;
-            let numbers = [reader, writer].map(|number| descriptor::opened(number, closes));
-            for number in numbers {
-                descriptor::set_scif(number, false);
-            }
+            let opened = |number| descriptor::opened_of(number, closes, false);
+            let numbers = [reader, writer].map(opened);
             // SAFETY: the caller's place for two numbers.
             unsafe { pair.cast::<[c_int; 2]>().write(numbers) };
             0
@@ -536,14 +536,14 @@ unsafe fn read_rest(number: c_int, part: &Part) -> Result<usize> {
         return Ok(0);
     }
     let descriptor = descriptor::check(number)?;
+    // SAFETY: the caller's promise.
+    if let Some(read) = unsafe { scif_files::read_now(number, part.start, part.length) } {
+        return read;
+    }
     if fd::fstat(descriptor)?.st_mode & MODE_TYPE == MODE_FILE {
         // It never waits, and the next part is at its position, which the call below leaves alone.
         // SAFETY: the caller's promise.
         return unsafe { read_raw(number, part.start, part.length) };
-    }
-    // SAFETY: the caller's promise.
-    if let Some(read) = unsafe { scif_files::read_now(number, part.start, part.length) } {
-        return read;
     }
     let flags = RwFlags::NONBLOCK.bits() as usize;
     let place = part.start as usize;

@@ -250,9 +250,21 @@ unsafe extern "C" fn skiff_mmap(
     number: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    if flags & MAP_ANONYMOUS == 0 && matches!(descriptor::is_scif(number), Ok(true)) {
-        // SAFETY: the same contract.
-        return unsafe { skiff_scif_mmap(address, length, protection, flags, number, offset) };
+    if flags & MAP_ANONYMOUS == 0 {
+        match descriptor::is_scif(number) {
+            Ok(true) => {
+                // SAFETY: the same contract.
+                return unsafe {
+                    skiff_scif_mmap(address, length, protection, flags, number, offset)
+                };
+            }
+            Err(error) if matches!(error.errno, EINTR | ENOMEM) => {
+                errno::set(error.errno);
+                return FAILED;
+            }
+            // The call below has the error of a number that is not open.
+            Ok(false) | Err(_) => {}
+        }
     }
     // SAFETY: the caller's promise.
     match unsafe { map(address as usize, length, protection, flags, number, offset) } {

@@ -28,9 +28,11 @@ pub fn whole(
     let mut written = write(0);
     if let Ok(count) = &mut written
         && (1..size).contains(count)
+        && let Ok(turn) = descriptor::turn(number as usize)
         && waits_for_readers(number)
     {
-        while *count < size {
+        // Another thread may close the pipe, and the number may then mean another file.
+        while *count < size && descriptor::is_turn(number as usize, turn) {
             match write(*count) {
                 Ok(more) if more > 0 => *count += more,
                 _ => break,

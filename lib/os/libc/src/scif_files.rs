@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_void};
 
 use runtime::{Error, Result};
-use syscall::error::{EINTR, ENOTTY};
+use syscall::error::{EAGAIN, EBADF, EINTR, ENOTTY};
 
 use crate::descriptor;
 
@@ -59,16 +59,28 @@ pub unsafe fn write(number: c_int, bytes: *const c_void, size: usize) -> Option<
 }
 
 fn transfer(number: c_int, size: usize, transfer: impl FnOnce() -> isize) -> Option<Result<usize>> {
-    if size == 0 || !descriptor::is_scif_file(number).unwrap_or(false) {
+    if size == 0 {
         return None;
     }
-    let turn = || descriptor::turn(number as usize);
-    let before = turn();
-    match of_library(transfer()) {
-        // Another thread has put another file there, or closed this one.
-        Err(Error {
-            errno: EINTR | ENOTTY,
-        }) if turn() != before => None,
-        result => Some(result),
+    let former = match descriptor::scif_turn(number) {
+        Ok(turn) => turn?,
+        Err(error) => return Some(Err(error)),
+    };
+    let result = of_library(transfer());
+    if let Err(Error {
+        errno: EINTR | ENOTTY | EAGAIN,
+    }) = result
+    {
+        match descriptor::turn(number as usize) {
+            Ok(turn) if turn == former => {}
+            // Another thread has closed the file. What the number means now is not the caller's.
+            Ok(turn) if descriptor::was_closed(former, turn) => {
+                return Some(Err(Error::new(EBADF)));
+            }
+            // Another thread has put another file there by `dup2`, before this call or during it.
+            Ok(_) => return None,
+            Err(error) => return Some(Err(error)),
+        }
     }
+    Some(result)
 }

@@ -39,7 +39,7 @@ pub struct Member {
     /// The descriptor.
     pub number: c_int,
     /// Which of the files that the number has meant over time is the member.
-    turn: u32,
+    turn: u64,
     /// The events that the program asks for, and flags.
     pub events: u32,
     /// The program's data.

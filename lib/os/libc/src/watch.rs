@@ -118,10 +118,12 @@ impl Source {
             Some(own::Kind::Set(_, bell)) => return Self::Set(bell),
             None => {}
         }
-        match descriptor::is_scif(number) {
+        let is_open = || fd::fcntl(number as usize, syscall::F_GETFD, 0).is_ok();
+        match descriptor::is_scif_file(number) {
             Ok(true) => Self::Scif,
-            Ok(false) if fd::fcntl(number as usize, syscall::F_GETFD, 0).is_ok() => Self::Event,
-            _ => Self::Unknown,
+            // Where it could not be found out now, events say at least when to ask again.
+            Ok(false) | Err(_) if is_open() => Self::Event,
+            Ok(false) | Err(_) => Self::Unknown,
         }
     }
 

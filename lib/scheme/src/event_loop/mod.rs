@@ -13,7 +13,7 @@
 //! - buffers too short or unaligned for `Stat`, `StatVfs` and `TimeSpec` never reach the decoder
 //!   of redox-scheme, which asserts on them; such requests are answered `EINVAL` or copied;
 //! - `F_GETFL` and `F_SETFL` succeed unless the daemon refuses them itself (the kernel offers
-//!   every `fcntl` to the scheme first and gives up on its error);
+//!   an `fcntl` to the scheme first and gives up on its error; only Redox's offers `F_GETFL`);
 //! - `CallerCtx::uid` and `gid` of requests that carry none (`call`, file-system calls) are
 //!   [`NO_ID`], not what the message happens to hold there.
 

@@ -147,11 +147,10 @@ impl Bypass {
             && let Some(to) = buffer.writable()
         {
             match rings.recv(to, 0, self.waiting()) {
-                Outcome::Done(0) => match raw::is_nonblocking(epd) {
-                    Ok(true) => return Err(EAGAIN),
-                    Ok(false) => return self.recv_some(epd, buffer),
-                    // Another thread has closed the descriptor.
-                    Err(_) => {}
+                Outcome::Done(0) => match rings.file_waits(epd) {
+                    Some(true) => return self.recv_some(epd, buffer),
+                    Some(false) => return Err(EAGAIN),
+                    None => {}
                 },
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(_) | Outcome::Interrupted => {}
@@ -167,7 +166,10 @@ impl Bypass {
     /// Those of [`raw::write`]; `EFAULT`.
     pub fn write<'a>(&self, epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
         let data = data.into();
-        let Some(rings) = self.rings.get() else {
+        let waits = self.rings.get().is_none()
+            && data.bytes() > raw::MOST_BYTES
+            && raw::is_nonblocking(epd) == Ok(false);
+        let Some(rings) = self.rings(epd, data.bytes(), waits) else {
             return self.through_daemon(epd, || raw::write(epd, data));
         };
         let mut sent = 0;
@@ -177,9 +179,8 @@ impl Bypass {
             if is_short(data.bytes()) && rings.send_short(from) {
                 return Ok(data.bytes());
             }
-            // Fails only if another thread has closed the descriptor.
-            if let Ok(is_nonblocking) = raw::is_nonblocking(epd) {
-                let least = if is_nonblocking { 0 } else { data.bytes() };
+            if let Some(waits) = rings.file_waits(epd) {
+                let least = if waits { data.bytes() } else { 0 };
                 match rings.send(from, least, self.waiting()) {
                     Outcome::Done(0) => return Err(EAGAIN),
                     Outcome::Done(count) => return Ok(count),
@@ -216,6 +217,17 @@ impl Bypass {
             }
         }
         self.through_daemon(epd, || raw::read(epd, buffer))
+    }
+}
+
+impl MappedRings {
+    /// Whether reads and writes of the endpoint's file wait. `None`: another thread has closed the
+    /// descriptor.
+    fn file_waits(&self, epd: usize) -> Option<bool> {
+        let is_nonblocking = raw::is_nonblocking(epd);
+        // Asked behind the other question, as the number may have meant another file.
+        let is_open = !self.is_closed();
+        is_nonblocking.ok().filter(|_| is_open).map(|is| !is)
     }
 }
 

@@ -25,11 +25,25 @@ impl Space {
         is_mapped || self.cover(epd, need)
     }
 
-    /// The mapped double word at an offset.
-    fn word(&mut self, offset: i64) -> Option<&AtomicU64> {
+    /// The place of a value, and the value; `Some(None)` if there is no value. `None`: its window
+    /// is not mapped.
+    fn place(&mut self, epd: usize, value: Option<(i64, u64)>) -> Option<Option<Store<'_>>> {
+        let Some((offset, value)) = value else {
+            return Some(None);
+        };
+        if !self.cover_word(epd, offset) {
+            return None;
+        }
         let piece = self.windows.find(offset, BYTES, Use::Write)?;
-        piece.pages.word_u64(piece.at).ok()
+        let word = piece.pages.word_u64(piece.at).ok()?;
+        Some(Some(Store { word, value }))
     }
+}
+
+/// A value and the mapped double word that it goes to.
+struct Store<'a> {
+    word: &'a AtomicU64,
+    value: u64,
 }
 
 impl Rma {
@@ -48,19 +62,8 @@ impl Rma {
         }
         let mut spaces = self.current(state);
         let spaces = &mut *spaces;
-        let mut words = [None, None];
-        for ((space, store), word) in [&mut spaces.own, &mut spaces.peer]
-            .into_iter()
-            .zip(stores)
-            .zip(&mut words)
-        {
-            if let Some((offset, value)) = store {
-                if !space.cover_word(epd, offset) {
-                    return None;
-                }
-                *word = Some((space.word(offset)?, value));
-            }
-        }
+        let own = spaces.own.place(epd, stores[0])?;
+        let peer = spaces.peer.place(epd, stores[1])?;
         // Checked after the mapping, as for `fetch`.
         if is_closed.load(Ordering::SeqCst) {
             return None;
@@ -70,8 +73,8 @@ impl Rma {
             return None;
         }
         // A full fence before each: what was copied before has arrived.
-        for (word, value) in words.into_iter().flatten() {
-            word.swap(value, Ordering::SeqCst);
+        for store in own.into_iter().chain(peer) {
+            store.word.swap(store.value, Ordering::SeqCst);
         }
         // The stores count, whatever has ended meanwhile, as for `fetch`.
         let _ = leave(&mut &*control, epoch);

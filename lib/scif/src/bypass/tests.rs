@@ -1516,13 +1516,15 @@ fn signals_are_stored_where_the_windows_are_mapped() {
         assert_eq!(signal(1, both), Ok(()));
         assert_eq!(stage.log(), SIGNAL);
         assert_eq!(values(stage), [0, 0, 0]);
-        // The second one maps what it needs: the own window counts its uses behind the peer's.
-        for value in 2..=3 {
-            stage.answer(Ok(0));
-            assert_eq!(signal(value, both), Ok(()));
-        }
-        stage.log();
-        stage.0.borrow_mut().answers.clear();
+        // The second one maps the own window, and counts its first use of the peer's.
+        stage.answer(Ok(0));
+        assert_eq!(signal(2, both), Ok(()));
+        assert_eq!(stage.log(), format!("map 0x10000 of 303, {SIGNAL}"));
+        assert_eq!(values(stage), [0, 0, 0]);
+        // The third one maps the peer's, and stores both values.
+        assert_eq!(signal(3, both), Ok(()));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        assert_eq!(values(stage), [3, 3, 3]);
         assert_eq!(signal(4, both), Ok(()));
         assert_eq!(values(stage), [4, 4, 4]);
         assert_eq!(signal(5, SELF | LOCAL), Ok(()));
