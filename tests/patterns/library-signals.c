@@ -634,11 +634,14 @@ int main(int count, char **arguments) {
     own_path = arguments[0];
     if (count > 1 && !strcmp(arguments[1], "exec")) {
         int pipe = atoi(arguments[2]);
+        sigset_t set = set_of(SIGUSR2), none;
+        sigemptyset(&none);
         handle(SIGUSR2, count_call);
+        /* Blocked until the wait, which it would not end if it came just before. */
+        sigprocmask(SIG_BLOCK, &set, NULL);
         say(pipe, 'r');
-        while (calls == 0)
-            pause();
-        say(pipe, 'h');
+        sigsuspend(&none);
+        say(pipe, calls == 1 ? 'h' : 'H');
         for (;;)
             pause();
     }
