@@ -49,10 +49,10 @@ runtime::main!(main);
 /// the time. A peer of the base protocol reads the size when it connects.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// Bytes of one user's rings together, beyond the page that each ring has at least. They suffice
-/// for three of the largest rings; then rings get smaller. A thousand connections are mostly idle
-/// and have a page each.
-const USER_RING_BYTES: usize = 5 << 19;
+/// Bytes of one user's rings together. A ring takes at most an eighth of what is left, so 2.5, 2.25
+/// and 2 MiB give three of the largest rings, and the next ones are smaller. When nothing is left,
+/// each ring has a page: a thousand connections are mostly idle.
+const USER_RING_BYTES: usize = 10 * RING_BYTES as usize;
 
 /// Bytes of the rings of all users together: enough for a dozen users.
 const ALL_RING_BYTES: usize = 32 << 20;

@@ -117,11 +117,14 @@ impl Server {
     pub fn serve(&mut self) -> Result<bool> {
         let answers = self.requests.counters().answers;
         // The event queue reports every request that comes after the socket was found empty.
-        self.status = match self.reads_requests {
-            _ if self.status == Status::Closed => self.serve_nobody(),
-            true => self.requests.poll(&mut self.scheme)?,
-            false if self.requests.retry_parked(&mut self.scheme)? => Status::More,
-            false => Status::Idle,
+        self.status = if self.status == Status::Closed {
+            self.serve_nobody()
+        } else if self.reads_requests {
+            self.requests.poll(&mut self.scheme)?
+        } else if self.requests.retry_parked(&mut self.scheme)? {
+            Status::More
+        } else {
+            Status::Idle
         };
         self.publish_counters();
         Ok(self.requests.counters().answers > answers)

@@ -30,11 +30,16 @@ const MEASURE_NS: u64 = 50_000_000;
 impl Rate {
     /// Compares the counter with `clock`, a monotonic clock in nanoseconds, for a twentieth of a
     /// second. `None` when one of the two stands still.
-    pub fn measure(mut clock: impl FnMut() -> u64) -> Option<Self> {
+    pub fn measure(clock: impl FnMut() -> u64) -> Option<Self> {
         /// More readings than any clock that moves needs.
         const MAX_READINGS: u32 = 100_000_000;
+        Self::measure_within(MAX_READINGS, clock)
+    }
+
+    /// As [`measure`](Self::measure). `None` also when the clock needs more readings.
+    fn measure_within(readings: u32, mut clock: impl FnMut() -> u64) -> Option<Self> {
         let (start, first) = (clock(), ticks());
-        for _ in 0..MAX_READINGS {
+        for _ in 0..readings {
             let elapsed = clock().saturating_sub(start);
             if elapsed >= MEASURE_NS {
                 return Self::of(elapsed, ticks().saturating_sub(first));
@@ -125,13 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_clocks() {
-        let start = std::time::Instant::now();
-        let rate = Rate::measure(|| start.elapsed().as_nanos() as u64).unwrap();
-        let one = rate.nanoseconds(rate.ticks(1_000_000));
-        assert!((999_000.0..1_001_000.0).contains(&one), "{one}");
-        assert_eq!(rate.between(5, 3), 0.0);
-        assert!(ticks() > 0);
+    fn a_rate_converts_both_ways() {
+        let rate = Rate::of(50, 100).unwrap();
+        assert_eq!(rate.nanoseconds(100), 50.0);
+        assert_eq!(rate.ticks(50), 100);
+        assert_eq!([rate.between(3, 7), rate.between(7, 3)], [2.0, 0.0]);
+        assert_eq!([Rate::of(0, 1), Rate::of(1, 0)], [None, None]);
     }
 
     #[test]
@@ -166,12 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_is_believed_and_one_that_stands_is_not() {
-        let mut now = 0;
-        let rate = Rate::measure(|| {
-            now += MEASURE_NS;
-            now
-        });
-        assert!(rate.is_some());
+    fn a_rate_needs_a_clock_that_moves() {
+        let moving = |step: u64| {
+            let mut now = 0;
+            move || {
+                now += step;
+                now
+            }
+        };
+        let measured = Rate::measure_within(10, moving(MEASURE_NS / 10));
+        // The counter was read at both ends.
+        assert!(measured.is_some_and(|rate| rate.nanoseconds_per_tick > 0.0));
+        assert_eq!(Rate::measure_within(10, moving(MEASURE_NS / 10 - 1)), None);
+        assert_eq!(Rate::measure_within(10, || 7), None);
     }
 }

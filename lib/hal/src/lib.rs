@@ -3,12 +3,10 @@
 //! only, so the same source serves the programs of this image and programs with the standard
 //! library on Redox.
 //!
-//! Unsafe code of user space lives here, in `scheme`, `client-memory` and `runtime`, and on the C
-//! side (`lib/os/libc`, `lib/libscif`); no other crate may contain any. The interface of this
-//! crate is safe, except for a few functions that the other crates with unsafe code build on.
-//! Memory that a device, a peer or a client can change is never seen through a reference to plain
-//! data, every access is checked against the region's length, and values are copied out once.
-//! region's length, and values are copied out once.
+//! CONTRIBUTING.md lists the crates that may contain unsafe code; this is one. Its interface is
+//! safe, except for a few functions that the others build on. Memory that a device, a peer or a
+//! client can change is never seen through a reference to plain data, every access is checked
+//! against the region's length, and values are copied out once.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -5,8 +5,9 @@
  * Intel's library (scif_portID, scif_get_nodeIDs, SCIF_POLLIN, ...) are there as well. Every
  * function that fails returns -1 (or the constant ending in _FAILED) and sets errno. Besides the
  * errors listed each gives EBADF when epd is no descriptor and ENOTTY when it is none of SCIF's.
- * Where an endpoint must be connected: ENOTCONN when it is not, ECONNRESET when the peer is gone,
- * ENODEV when the peer's node is lost.
+ * Where an endpoint must be connected: ENOTCONN when it is not, ECONNRESET when the peer or its node
+ * is gone. ENODEV: the own driver has died; or, from calls on registered memory, the link to the
+ * peer's node is just being given up.
  */
 #ifndef __SCIF_H__
 #define __SCIF_H__
@@ -194,23 +195,26 @@ scif_epd_t scif_open(void);
 int scif_bind(scif_epd_t epd, uint16_t pn);
 
 /* Lets backlog requests wait to be accepted. EINVAL the endpoint is not bound, or backlog is not
- * positive; EISCONN it is connected or listening. */
+ * positive; EISCONN it is connected or listening; ENOMEM. */
 int scif_listen(scif_epd_t epd, int backlog);
 
 /* Connects to a port; returns the local port once the other side has accepted. With O_NONBLOCK set
  * by fcntl it fails with EINPROGRESS; poll reports POLLOUT when the attempt has ended, and the same
  * call again gives its result. After ECONNREFUSED the endpoint stays bound and may try again.
- * ECONNREFUSED; EINVAL dst is null, its port 0, or the connection of this endpoint has ended;
- * EISCONN; ENODEV no such node online; ENOMEM; ENOSPC; EOPNOTSUPP the endpoint listens. */
+ * ECONNREFUSED; EFAULT dst; EINPROGRESS; EINVAL dst is null, its port 0, or the connection of this
+ * endpoint has ended; EISCONN; ENODEV no such node online; ENOMEM; ENOSPC; EOPNOTSUPP the endpoint
+ * listens. */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
 
 /* Takes the first request that waits: a new endpoint, connected, in newepd; who asked, in peer.
- * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EINTR the listener was closed
- * meanwhile; EINVAL not listening, unknown flag, null pointer; ENODEV; ENOENT; ENOMEM. */
+ * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EAGAIN; EFAULT peer or newepd;
+ * EINTR the listener was closed meanwhile; EINVAL not listening, unknown flag, null pointer; EMFILE;
+ * ENODEV; ENOENT; ENOMEM. */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd, int flags);
 
 /* Closes an endpoint. Its windows go; what it has sent stays readable for the peer; mappings of the
- * peer's windows live on. */
+ * peer's windows live on. Returns when the transfers through both ends have ended, after at most
+ * 30 s if the peer's driver does not answer. A signal does not end it. */
 int scif_close(scif_epd_t epd);
 
 /* Sends len bytes; returns how many were taken: all with SCIF_SEND_BLOCK, unless the connection
@@ -256,18 +260,20 @@ int scif_vwriteto(scif_epd_t epd, void *addr, size_t len, off_t roffset, int rma
 
 /* Marks the transfers started so far from this side (SCIF_FENCE_INIT_SELF) or from the peer's
  * (SCIF_FENCE_INIT_PEER); scif_fence_wait returns when those of a mark are complete.
- * EINVAL flags are not exactly one of the two; mark is not one that was given out. */
+ * EFAULT mark; EINVAL flags are not exactly one of the two, mark is not one that was given out;
+ * ENOMEM. */
 int scif_fence_mark(scif_epd_t epd, int flags, int *mark);
 int scif_fence_wait(scif_epd_t epd, int mark);
 
 /* As scif_fence_mark; when the transfers are complete lval is written at loff of the own windows
  * (SCIF_SIGNAL_LOCAL) and rval at roff of the peer's (SCIF_SIGNAL_REMOTE). Does not wait.
- * EACCES; EINVAL flags, or an offset that is no multiple of 4; ENXIO. */
+ * EACCES; EINVAL flags, or an offset that is no multiple of 4; ENOMEM; ENXIO. */
 int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff, uint64_t rval,
                       int flags);
 
 /* Fills nodes with up to len ids of the nodes online, ascending, and self with the own one; returns
- * how many are online. nodes may be null when len is 0. EFAULT; EINVAL len is negative. */
+ * how many are online. nodes may be null when len is 0, and self always. EFAULT; EINVAL len is
+ * negative. */
 int scif_get_node_ids(uint16_t *nodes, int len, uint16_t *self);
 int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self);
 

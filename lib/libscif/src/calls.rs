@@ -348,8 +348,10 @@ unsafe extern "C" fn scif_poll(
     count: c_uint,
     milliseconds: c_long,
 ) -> c_int {
-    let milliseconds = c_int::try_from(milliseconds).unwrap_or(c_int::MAX);
-    let milliseconds = if milliseconds < 0 { -1 } else { milliseconds };
+    let milliseconds = match milliseconds {
+        ..0 => -1,
+        _ => c_int::try_from(milliseconds).unwrap_or(c_int::MAX),
+    };
     // SAFETY: the same contract, the structures are the same.
     unsafe { poll(entries, count.into(), milliseconds) }
 }

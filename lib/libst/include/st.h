@@ -7,8 +7,10 @@
  * their boundaries. A connection has four channels, 0 to 3, unless ST_X_CHANNELS says otherwise.
  *
  * All functions return 0, or -1 with errno: ECONNRESET the peer has gone, ENODEV its node is lost,
- * EBADF the socket was closed, EAGAIN the socket has O_NONBLOCK and the call would have to wait,
- * EINVAL a handle that is NULL.
+ * EPROTO the peer has broken the protocol, EBADF the socket was closed, EAGAIN the socket has
+ * O_NONBLOCK and the call would have to wait, EINTR a signal's handler has run, EOPNOTSUPP the
+ * handle is the parent's of a fork, EINVAL a handle that is NULL, EFAULT a pointer whose memory is
+ * not there.
  */
 #ifndef _ST_H
 #define _ST_H
@@ -20,7 +22,7 @@
 #define PF_STP AF_STP
 
 /* Options of the level IPPROTO_STP, all ints. Those that are set must be set before bind and
- * connect. Hints, which have no effect: */
+ * connect. Hints, 1 to 14, are kept and have no effect; ST_OUT_VCNUM must be 1 to 3. */
 #define ST_CTS_OUTSTD 1
 #define ST_BLKSZ 2
 #define ST_BUFSZ 3
@@ -36,8 +38,9 @@
 #define ST_R_KEY 1002
 #define ST_L_PORT 1006
 #define ST_R_PORT 1007
-/* Headers that wait in the own queue of a channel at most: a power of two from 8 to 4096, 64 at
- * first. Others make connect and accept fail. R_: the peer's. */
+/* Headers for which the own queue of a channel has room: a power of two from 8 to 4096, 64 at first.
+ * Up to a quarter more can wait. Others make connect and accept fail. R_: the peer's; V_: another
+ * name of L_. */
 #define ST_L_NUMSLOTS 1003
 #define ST_R_NUMSLOTS 1004
 #define ST_V_NUMSLOTS 1005
@@ -101,7 +104,8 @@ typedef struct {
 __BEGIN_DECLS
 
 /* Attaches a channel of a connected socket; flags is 0. The peer need not be attached. EBUSY: it is
- * attached. EINVAL: there is no such channel. ENOTCONN. EOPNOTSUPP: ST_BYPASS is off.
+ * attached. EINVAL: there is no such channel, or flags is not 0. ENOTCONN. EOPNOTSUPP: ST_BYPASS is
+ * off.
  * If SO_BUSY_POLL of the socket is above 0, calls that wait look all the time and never sleep. */
 int st_attach(int fd, int channel, int flags, st_peer_t **handle);
 
@@ -115,7 +119,8 @@ int st_flush(st_peer_t *handle) __asm__("st_fence");
 
 /* Lets the peer reach memory: len bytes at *ptr, whose pages it reaches as a whole, or, when *ptr is
  * NULL, memory of the library's, whose address is stored there. One range at a time for each
- * handle: EBUSY. EAGAIN: the limit on pinned pages. EFAULT: it is not there. */
+ * handle: EBUSY. EAGAIN: the limit on pinned pages. EFAULT: it is not there. EINVAL: len is not
+ * positive. ENOMEM. ETIMEDOUT: the peer's driver does not answer. */
 int st_map(st_peer_t *handle, void **ptr, int len);
 
 /* Takes it back: afterwards no peer reads or writes it. len is that of st_map, or 0. The library's

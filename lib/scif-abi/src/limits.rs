@@ -20,6 +20,9 @@ pub const FIRST_EPHEMERAL_PORT: u16 = 1088;
 /// Longest queue of connection requests not yet accepted; larger backlogs are clamped (mainline).
 pub const MAX_BACKLOG: u32 = 1024;
 
+/// The backlog of a listener for which its program names none.
+pub const USUAL_BACKLOG: i32 = 128;
+
 /// Bytes of a page, the unit in which memory is shared with a peer.
 pub const PAGE_BYTES: usize = 4096;
 

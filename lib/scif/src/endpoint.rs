@@ -7,7 +7,7 @@ use hal::idle_poll::Watched;
 use libredox::Fd;
 use scif_abi::error::Error as Errno;
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
-use scif_abi::limits::{MAX_NODE, PRIVILEGED_PORT_END};
+use scif_abi::limits::{MAX_NODE, PRIVILEGED_PORT_END, USUAL_BACKLOG};
 use scif_abi::{NodeId, Port, PortId};
 
 use crate::bypass::{Bypass, Peeked, Waiting};
@@ -16,7 +16,7 @@ use crate::raw;
 
 /// The backlog of [`Listener::bind`]: how many requests may wait on a listener.
 /// [`Endpoint::listen`] takes another number.
-pub const DEFAULT_BACKLOG: i32 = 128;
+pub const DEFAULT_BACKLOG: i32 = USUAL_BACKLOG;
 
 /// The ports that [`Endpoint::bind_as_root`] tries, for connections that root makes. The
 /// privileged ports below these are for servers.

@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use scif_abi::NodeId;
-use scif_abi::limits::LinkTiming;
+use scif_abi::limits::{LinkTiming, USUAL_BACKLOG};
 use scif_core::{CopyEngine, EndpointId, Engine, Event, Owner};
 use syscall::error::Result;
 
@@ -34,8 +34,8 @@ use crate::request::{Changes, Requests};
 use crate::spaces::Spaces;
 
 /// Connection requests that may wait at a listener opened by path. An operation on an endpoint
-/// chooses its own backlog; 128 is what servers usually ask for.
-pub const DEFAULT_BACKLOG: i32 = 128;
+/// chooses its own backlog.
+pub const DEFAULT_BACKLOG: i32 = USUAL_BACKLOG;
 
 /// Bytes copied in one slice. Together with [`COPY_SLICES`] this limits the copies of one
 /// iteration of the event loop to a few hundred microseconds, so that other callers wait only
@@ -70,18 +70,33 @@ pub struct LoopCounters {
 
 impl LoopCounters {
     /// Names and values for the file `stats`.
-    pub(crate) fn lines(&self) -> [(&'static str, u64); 9] {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Self {
+            turns,
+            interrupts,
+            socket,
+        } = *self;
+        let scheme::Counters {
+            requests,
+            reads,
+            answers,
+            writes,
+            retries,
+            others_first,
+            watched,
+        } = socket;
         [
-            ("turns", self.turns),
-            ("interrupts", self.interrupts),
-            ("requests", self.socket.requests),
-            ("request_reads", self.socket.reads),
-            ("answers", self.socket.answers),
-            ("answer_writes", self.socket.writes),
-            ("retries", self.socket.retries),
-            ("others_first", self.socket.others_first),
-            ("watched", self.socket.watched),
+            ("turns", turns),
+            ("interrupts", interrupts),
+            ("requests", requests),
+            ("request_reads", reads),
+            ("answers", answers),
+            ("answer_writes", writes),
+            ("retries", retries),
+            ("others_first", others_first),
+            ("watched", watched),
         ]
+        .into_iter()
     }
 }
 

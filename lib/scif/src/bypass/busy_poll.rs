@@ -76,10 +76,12 @@ impl BusyPoll {
     /// Begins a round of polls and returns how many it has.
     pub fn spins(&mut self) -> u32 {
         self.rounds = self.rounds.saturating_add(1);
-        match () {
-            () if self.is_local || self.waiting == Waiting::Sleep => 1,
-            () if self.rounds == 1 => FIRST_SPINS,
-            () => SPINS,
+        if self.is_local || self.waiting == Waiting::Sleep {
+            1
+        } else if self.rounds == 1 {
+            FIRST_SPINS
+        } else {
+            SPINS
         }
     }
 

@@ -61,36 +61,32 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return self.memory_call(id, call, process, request);
         }
         let call = Call::decode(number, words, payload).map_err(|error| malformed(id, error))?;
-        if call == Call::GetNodeIds {
-            // Any descriptor of the scheme will do: the answer concerns the node, not an endpoint.
-            return Ok(self.node_ids(payload));
-        }
         let has_messages = self.handles.get(id)?.content() == Content::Messages;
         if has_messages && !is_for_messages(&call) {
             return Err(Error::new(ENOTTY));
         }
-        match call {
-            // These also work on handles other than the endpoint's own.
-            Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
-            Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
-            Call::WaitBytes { written } => return self.wait_for_bytes(id, written, request),
-            Call::Kick { kicks } => return self.kick(id, kicks),
-            Call::BypassInfo { .. } => return self.bypass_info(id, payload),
-            Call::Shutdown => return self.shut_down(id, request),
-            _ => {}
-        }
-        if !matches!(
+        let waits = matches!(
             self.requests.pending(request),
             Some(PendingOn::Ticket { .. } | PendingOn::OwnPages { .. })
-        ) {
+        );
+        if !waits && !is_for_any_handle(&call) {
             self.handles.endpoint(id)?;
         }
         match call {
+            Call::Bind { port } => self.bind(id, port),
+            Call::Listen { backlog } => self.listen(id, backlog),
+            Call::Connect { node, port } => self.connect(id, PortId::new(node, port), request),
             Call::AcceptRequest { flags, .. } => {
                 self.accept_request(id, flags, payload, process, request)
             }
+            Call::AcceptRegister { handle } => self.accept_register(id, handle),
             Call::Send { flags } => self.send_operation(id, payload, flags, request),
             Call::Recv { flags } => self.receive_operation(id, payload, flags, request),
+            Call::Register { record } => self.register(id, record, request),
+            Call::RegisterOwn { record } => self.register_own(id, record, process, request),
+            Call::Unregister { offset, length } => self.unregister(id, offset, length, request),
+            Call::ReadFrom { record } => self.rma(id, Direction::Read, record, request),
+            Call::WriteTo { record } => self.rma(id, Direction::Write, record, request),
             Call::VirtualReadFrom {
                 remote_offset,
                 flags,
@@ -105,97 +101,82 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 let remote = (remote_offset, flags);
                 self.virtual_rma(id, Direction::Write, remote, payload, request)
             }
-            Call::GetPages {
-                remote_offset,
-                length,
-            } => self.get_pages(id, remote_offset, length, payload),
-            Call::RegisterOwn { record } => self.register_own(id, record, process, request),
-            Call::OwnReadFrom { record } => {
-                self.own_transfer(id, Direction::Read, record, process, request)
-            }
-            Call::OwnWriteTo { record } => {
-                self.own_transfer(id, Direction::Write, record, process, request)
-            }
-            call => self.plain_call(id, call, request),
-        }
-    }
-
-    /// The operations whose payload is at most a structure that they only read.
-    fn plain_call(&mut self, id: HandleId, call: Call, request: R) -> Result<usize> {
-        match call {
-            Call::Bind { port } => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                let bound = self.engine.bind(endpoint, port);
-                bound.map(usize::from).map_err(system)
-            }
-            Call::Listen { backlog } => self.listen(id, backlog),
-            Call::Connect { node, port } => self.connect(id, PortId::new(node, port), request),
-            Call::AcceptRegister { handle } => self.accept_register(id, handle),
-            Call::Register { record } => self.register(id, record, request),
-            Call::Unregister { offset, length } => self.unregister(id, offset, length, request),
-            Call::ReadFrom { record } => self.rma(id, Direction::Read, record, request),
-            Call::WriteTo { record } => self.rma(id, Direction::Write, record, request),
             Call::CachedReadFrom { record } => {
                 self.cached_rma(id, Direction::Read, record, request)
             }
             Call::CachedWriteTo { record } => {
                 self.cached_rma(id, Direction::Write, record, request)
             }
+            Call::OwnReadFrom { record } => {
+                self.own_transfer(id, Direction::Read, record, process, request)
+            }
+            Call::OwnWriteTo { record } => {
+                self.own_transfer(id, Direction::Write, record, process, request)
+            }
             Call::FenceMark { flags } => self.fence_mark(id, flags, request),
             Call::FenceWait { mark } => self.fence_wait(id, mark, request),
             Call::FenceSignal { record } => self.fence_signal(id, record, request),
-            Call::Poll { events } => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                let wanted = Readiness::from_bits_truncate(events);
-                let ready = self.engine.poll(&mut self.memory, endpoint);
-                Ok((ready & (wanted | Readiness::ERR | Readiness::HUP))
-                    .bits()
-                    .into())
-            }
-            Call::LocalPort => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                let local = self.engine.local_port(endpoint);
-                Ok(word_of(local.unwrap_or_default()))
-            }
-            Call::PeerPort => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                let peer = self.engine.peer(endpoint);
-                peer.map(word_of).ok_or(Error::new(ENOTCONN))
-            }
-            Call::Finish => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                self.handles.get(id)?.to_write()?;
-                self.engine.end_sending(endpoint).map(|()| 0).map_err(system)
-            }
-            Call::FinishReceiving => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                self.handles.get(id)?.to_read()?;
-                let ended = self.engine.end_receiving(endpoint);
-                ended.map(|()| 0).map_err(system)
-            }
+            Call::GetNodeIds => Ok(self.node_ids(payload)),
+            Call::Poll { events } => self.poll(id, events),
+            Call::LocalPort => self.local_port(id),
+            Call::PeerPort => self.peer_port(id),
+            Call::Finish => self.finish(id),
+            Call::FinishReceiving => self.finish_receiving(id),
+            Call::Shutdown => self.shut_down(id, request),
+            Call::GetPages {
+                remote_offset,
+                length,
+            } => self.get_pages(id, remote_offset, length, payload),
+            Call::PutPages { cookie } => self.put_pages(id, cookie),
             Call::MapRun {
                 remote_offset,
                 length,
             } => self.map_run(id, remote_offset, length),
-            Call::PutPages { cookie } => self.put_pages(id, cookie),
-            Call::AcceptRequest { .. }
-            | Call::Send { .. }
-            | Call::Recv { .. }
-            | Call::VirtualReadFrom { .. }
-            | Call::VirtualWriteTo { .. }
-            | Call::GetPages { .. }
-            | Call::RegisterOwn { .. }
-            | Call::OwnReadFrom { .. }
-            | Call::OwnWriteTo { .. }
-            | Call::GetNodeIds
-            | Call::Shutdown
-            // Handled before, because they are not only for endpoints.
-            | Call::Wait { .. }
-            | Call::WaitBytes { .. }
-            | Call::Kick { .. }
-            | Call::BypassInfo { .. }
-            | Call::MapRunOwn { .. } => Err(Error::new(ENOTTY)),
+            Call::MapRunOwn { offset, length } => self.map_run_own(id, offset, length),
+            Call::Wait { events, kicks } => self.wait(id, events, kicks, request),
+            Call::WaitBytes { written } => self.wait_for_bytes(id, written, request),
+            Call::Kick { kicks } => self.kick(id, kicks),
+            Call::BypassInfo { .. } => self.bypass_info(id, payload),
         }
+    }
+
+    fn bind(&mut self, id: HandleId, port: Port) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        let bound = self.engine.bind(endpoint, port);
+        bound.map(usize::from).map_err(system)
+    }
+
+    fn poll(&mut self, id: HandleId, events: u16) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        let wanted = Readiness::from_bits_truncate(events) | Readiness::ERR | Readiness::HUP;
+        let ready = self.engine.poll(&mut self.memory, endpoint);
+        Ok((ready & wanted).bits().into())
+    }
+
+    fn local_port(&self, id: HandleId) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        let local = self.engine.local_port(endpoint);
+        Ok(word_of(local.unwrap_or_default()))
+    }
+
+    fn peer_port(&self, id: HandleId) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        let peer = self.engine.peer(endpoint);
+        peer.map(word_of).ok_or(Error::new(ENOTCONN))
+    }
+
+    fn finish(&mut self, id: HandleId) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        self.handles.get(id)?.to_write()?;
+        let ended = self.engine.end_sending(endpoint);
+        ended.map(|()| 0).map_err(system)
+    }
+
+    fn finish_receiving(&mut self, id: HandleId) -> Result<usize> {
+        let endpoint = self.handles.endpoint_id(id)?;
+        self.handles.get(id)?.to_read()?;
+        let ended = self.engine.end_receiving(endpoint);
+        ended.map(|()| 0).map_err(system)
     }
 
     fn listen(&mut self, id: HandleId, backlog: i32) -> Result<usize> {
@@ -301,12 +282,31 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 }
 
+/// Whether an operation also works on handles other than an endpoint's own.
+fn is_for_any_handle(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::GetNodeIds
+            | Call::Shutdown
+            | Call::MapRunOwn { .. }
+            | Call::Wait { .. }
+            | Call::WaitBytes { .. }
+            | Call::Kick { .. }
+            | Call::BypassInfo { .. }
+    )
+}
+
 /// Whether an operation is allowed on a connection that carries messages. Others would break its
 /// stream.
 fn is_for_messages(call: &Call) -> bool {
     matches!(
         call,
-        Call::Poll { .. } | Call::Wait { .. } | Call::LocalPort | Call::PeerPort | Call::Shutdown
+        Call::GetNodeIds
+            | Call::Poll { .. }
+            | Call::Wait { .. }
+            | Call::LocalPort
+            | Call::PeerPort
+            | Call::Shutdown
     )
 }
 
