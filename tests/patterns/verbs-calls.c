@@ -498,6 +498,27 @@ static void shared(void) {
     GIVES(ibv_get_async_event(context, &event), 0);
     CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
     ibv_ack_async_event(&event);
+    // A size and a limit are checked as a pair: both change, or none does. One receive is left,
+    // so a limit above 1 is reported at once, and is 0 again.
+    const struct {
+        uint32_t max_wr, limit;
+        int error;
+        uint32_t has_max, has_limit;
+    } pairs[] = {
+        { 20, 21, EINVAL, 8, 0 }, { 20, 1, 0, 20, 1 }, { 0, 0, EINVAL, 20, 1 },
+        { 100, 50, 0, 100, 0 },   { 8, 1, 0, 8, 1 },
+    };
+    for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        attr = (struct ibv_srq_attr){ .max_wr = pairs[i].max_wr, .srq_limit = pairs[i].limit };
+        GIVES(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), pairs[i].error);
+        GIVES(ibv_query_srq(srq, &attr), 0);
+        CHECK(attr.max_wr == pairs[i].has_max && attr.srq_limit == pairs[i].has_limit);
+        if (pairs[i].limit > 1 && pairs[i].error == 0) {
+            GIVES(ibv_get_async_event(context, &event), 0);
+            CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+            ibv_ack_async_event(&event);
+        }
+    }
     GIVES(ibv_destroy_srq(srq), EBUSY);
     end_it(&one);
     end_it(&other);

@@ -378,8 +378,9 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
             {
                 let (max_wr, max_sge, limit) = queue.query();
                 *text += &format!(
-                    "{} {handle} {max_wr} {max_sge} {limit} {} {} {}\n",
+                    "{} {handle} {max_wr} {max_sge} {} {} {} {}\n",
                     id.0,
+                    u64::from(limit) + u64::from(srq.report.limit),
                     queue.len() as u64 + u64::from(srq.report.queued),
                     srq.pd,
                     context.owner.pid,

@@ -208,17 +208,10 @@ fn modify(srq: *mut Srq, attr: *const SrqAttr, mask: c_int) -> Result<()> {
     if mask & !(MAX_WR | LIMIT) != 0 {
         return Err(EINVAL);
     }
-    if mask & MAX_WR != 0 {
-        context
-            .raw
-            .resize_srq(of.id, attr.max_wr)
-            .map_err(errno_of)?;
-    }
-    if mask & LIMIT != 0 {
-        let set = context.raw.set_srq_limit(of.id, attr.srq_limit);
-        set.map_err(errno_of)?;
-    }
-    Ok(())
+    let max_wr = (mask & MAX_WR != 0).then_some(attr.max_wr);
+    let limit = (mask & LIMIT != 0).then_some(attr.srq_limit);
+    let modified = context.raw.modify_srq(of.id, max_wr, limit);
+    modified.map_err(errno_of)
 }
 
 #[unsafe(no_mangle)]

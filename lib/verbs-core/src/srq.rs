@@ -91,28 +91,22 @@ impl SharedReceiveQueue {
         self.entries.push_front(request);
     }
 
-    /// Sets the limit: when fewer receives are left, an event is raised once. 0 for no limit.
+    /// Changes how many receives the queue can hold, its limit, or both. Returns whether a new
+    /// limit is above the receives that are there, which is reported at once: the limit is then 0
+    /// again, as after each report.
     ///
     /// # Errors
-    /// `Invalid`: more than the queue holds.
-    pub fn set_limit(&mut self, limit: u32) -> Result<()> {
-        if limit > self.max_wr {
+    /// `Invalid`, and nothing is changed: the size would be less than the receives in the queue,
+    /// or the limit more than the size.
+    pub fn modify(&mut self, max_wr: Option<u32>, limit: Option<u32>) -> Result<bool> {
+        let (size, armed) = (max_wr.unwrap_or(self.max_wr), limit.unwrap_or(self.limit));
+        if (size as usize) < self.entries.len() || armed > size {
             return Err(Error::Invalid);
         }
-        self.limit = limit;
-        Ok(())
-    }
-
-    /// Changes how many receives the queue can hold.
-    ///
-    /// # Errors
-    /// `Invalid`: fewer than it holds, or than the limit.
-    pub fn resize(&mut self, max_wr: u32) -> Result<()> {
-        if (max_wr as usize) < self.entries.len() || max_wr < self.limit {
-            return Err(Error::Invalid);
-        }
-        self.max_wr = max_wr;
-        Ok(())
+        let is_below = limit.is_some_and(|limit| self.entries.len() < limit as usize);
+        self.max_wr = size;
+        self.limit = if is_below { 0 } else { armed };
+        Ok(is_below)
     }
 
     /// How many receives it can hold, the segments of each, and the limit.

@@ -303,12 +303,13 @@ fn shared_receives_take_datagrams_too() {
     let (mut left, mut right, ah) = routed(&setup);
     right.receive(10, 0, 44);
     right.receive(11, 0, 64);
-    right.context.set_srq_limit(right.srq.unwrap(), 1).unwrap();
+    let srq = right.srq.unwrap();
+    right.context.modify_srq(srq, None, Some(1)).unwrap();
     left.post(datagram(&left, 1, 8, ah));
     left.post(datagram(&left, 2, 8, ah));
     settle(&mut left, &mut right);
     assert_eq!(right.receive_results(), [(10, LocLenErr), (11, Success)]);
-    let limit = Event::Async(EventType::SrqLimitReached, Subject::Srq(right.srq.unwrap()));
+    let limit = Event::Async(EventType::SrqLimitReached, Subject::Srq(srq));
     assert_eq!((right.events(), right.state()), (vec![limit], QpState::Rts));
 }
 

@@ -313,8 +313,9 @@ fn the_limit_of_a_shared_receive_queue_tells_once() {
     for id in 0..8 {
         right.receive(id, 0, 8);
     }
-    right.context.set_srq_limit(srq, 5).unwrap();
-    assert_eq!(right.context.set_srq_limit(srq, 65), Err(Error::Invalid));
+    right.context.modify_srq(srq, None, Some(5)).unwrap();
+    let above = right.context.modify_srq(srq, None, Some(65));
+    assert_eq!(above, Err(Error::Invalid));
     for (sends, expected) in [(3, 0), (1, 1), (2, 0)] {
         for id in 0..sends {
             left.send(id, 0, 8);

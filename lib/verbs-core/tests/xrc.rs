@@ -246,16 +246,24 @@ fn a_queue_that_is_destroyed_fails_what_it_has_begun() {
 fn a_limit_tells_once() {
     let (mut left, mut right, queues) = ends();
     let srq = queues.srqs[0];
-    right.context.set_srq_limit(srq, 2).unwrap();
     for id in 10..14 {
         receive(&mut right, srq, id, 8);
     }
+    right.context.modify_srq(srq, None, Some(2)).unwrap();
     let limit = Event::Async(EventType::SrqLimitReached, Subject::Srq(srq));
     for (id, events) in [(1, vec![]), (2, vec![]), (3, vec![limit]), (4, vec![])] {
         send(&mut left, id, 8, srq);
         settle(&mut left, &mut right);
         assert_eq!(right.events(), events, "{id}");
     }
+    // A limit that the queue is below already tells at once, and that again only once.
+    right.context.modify_srq(srq, None, Some(2)).unwrap();
+    assert_eq!(right.events(), [limit]);
+    assert_eq!(right.context.srq(srq).unwrap().query(), (16, 4, 0));
+    receive(&mut right, srq, 15, 8);
+    send(&mut left, 5, 8, srq);
+    settle(&mut left, &mut right);
+    assert_eq!(right.events(), []);
 }
 
 #[test]
@@ -388,19 +396,34 @@ fn the_size_of_a_shared_queue_changes() {
         receive(&mut right, srq, id, 8);
     }
     let context = &mut right.context;
-    context.set_srq_limit(srq, 5).unwrap();
+    context.modify_srq(srq, None, Some(4)).unwrap();
     let sizes = [
         (0, Err(Error::Invalid)),
         (3, Err(Error::Invalid)),
-        (4, Err(Error::Invalid)),
+        (16385, Err(Error::Invalid)),
+        (5, Ok(())),
     ];
-    for (size, result) in sizes
-        .into_iter()
-        .chain([(16385, Err(Error::Invalid)), (5, Ok(()))])
-    {
-        assert_eq!(context.resize_srq(srq, size), result, "{size}");
+    for (size, result) in sizes {
+        let resized = context.modify_srq(srq, Some(size), None);
+        assert_eq!(resized, result, "{size}");
     }
-    assert_eq!(context.srq(srq).unwrap().query(), (5, 4, 5));
+    assert_eq!(context.srq(srq).unwrap().query(), (5, 4, 4));
+    // Size and limit are checked as a pair, and change together or not at all. A limit above the
+    // four receives is reported at once, and is 0 again.
+    let pairs = [
+        ((20, 21), Err(Error::Invalid), (5, 4)),
+        ((3, 2), Err(Error::Invalid), (5, 4)),
+        ((0, 0), Err(Error::Invalid), (5, 4)),
+        ((20, 10), Ok(()), (20, 0)),
+        ((4, 3), Ok(()), (4, 3)),
+        ((5, 4), Ok(()), (5, 4)),
+    ];
+    for ((size, limit), result, (is_size, is_limit)) in pairs {
+        let modified = context.modify_srq(srq, Some(size), Some(limit));
+        assert_eq!(modified, result, "{size} {limit}");
+        let found = context.srq(srq).unwrap().query();
+        assert_eq!(found, (is_size, 4, is_limit), "{size} {limit}");
+    }
     let request = |id| ReceiveRequest {
         id,
         segments: Vec::new().into(),

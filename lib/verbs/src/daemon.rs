@@ -67,8 +67,8 @@ pub struct Changes {
     pub qps: Vec<(u32, QpView)>,
     /// The completions that each queue holds, and those that have been added.
     pub cqs: Vec<(Id, (usize, u64))>,
-    /// The receives that each queue holds.
-    pub srqs: Vec<(Id, usize)>,
+    /// The receives that each queue holds, and its limit.
+    pub srqs: Vec<(Id, (usize, u32))>,
 }
 
 /// The open device of a context; see the module.
@@ -283,11 +283,12 @@ impl Daemon {
             cqs.extend(changed(&mut self.cqs, *id, report));
         }
         let mut srqs = Vec::new();
-        for (id, queued) in &changes.srqs {
+        for (id, (queued, limit)) in &changes.srqs {
             let handle = self.handles.get(&Name::Srq(*id)).copied();
             let report = handle.map(|srq_handle| abi::SrqReport {
                 srq_handle,
                 queued: *queued as u32,
+                limit: *limit,
             });
             srqs.extend(changed(&mut self.srqs, *id, report));
         }

@@ -319,11 +319,12 @@ impl SharedReceiveQueue {
         self.0.domain.raw.post_srq_recv(self.0.id, [request]).1
     }
 
-    /// Sets the limit: an event is raised once when the queue holds fewer receives.
+    /// Sets the limit: an event is raised once when the queue holds fewer receives, also if it
+    /// does so already.
     ///
     /// # Errors
     /// `Invalid`: the limit is more than the queue can hold.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
-        self.0.domain.raw.set_srq_limit(self.0.id, limit)
+        self.0.domain.raw.modify_srq(self.0.id, None, Some(limit))
     }
 }

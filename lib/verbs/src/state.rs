@@ -235,15 +235,17 @@ impl State {
             .keys()
             .map(|number| (*number, core.query_qp(*number)));
         let cqs = self.cqs.keys().map(|id| (*id, core.cq_traffic(*id)));
-        let srqs = self.srqs.keys().map(|id| (*id, core.srq(*id)));
+        let srqs = self.srqs.keys().filter_map(|id| {
+            let queue = core.srq(*id).ok()?;
+            let (.., limit) = queue.query();
+            Some((*id, (queue.len(), limit)))
+        });
         Changes {
             qps: qps
                 .filter_map(|(number, view)| Some((number, view.ok()?)))
                 .collect(),
             cqs: cqs.filter_map(|(id, of)| Some((id, of.ok()?))).collect(),
-            srqs: srqs
-                .filter_map(|(id, of)| Some((id, of.ok()?.len())))
-                .collect(),
+            srqs: srqs.collect(),
         }
     }
 

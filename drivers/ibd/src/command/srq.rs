@@ -111,45 +111,29 @@ pub fn create_xsrq(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `EINVAL`: unknown bits of the mask, a limit above the size, a size that is too small for the
-/// limit or for the posted receives. `ENOMEM`.
+/// limit or for the posted receives. `ENOMEM`. An error changes nothing.
 pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ModifySrq = call.request()?;
     let srq = *call.context.objects.srq(request.srq_handle)?;
     if request.attr_mask & !(abi::SRQ_MAX_WR | abi::SRQ_LIMIT) != 0 {
         return fail(EINVAL);
     }
-    let core = &mut call.context.engine.core;
-    let (_, max_sge, limit) = core.srq(srq.id).map_err(refused)?.query();
-    if request.attr_mask & abi::SRQ_LIMIT != 0 {
-        core.set_srq_limit(srq.id, request.srq_limit)
-            .map_err(refused)?;
-    }
-    if request.attr_mask & abi::SRQ_MAX_WR == 0 {
-        return Ok(());
-    }
-    let slots = u64::from(request.max_wr) * u64::from(max_sge);
+    let max_wr = (request.attr_mask & abi::SRQ_MAX_WR != 0).then_some(request.max_wr);
+    let limit = (request.attr_mask & abi::SRQ_LIMIT != 0).then_some(request.srq_limit);
+    let core = &call.context.engine.core;
+    let (_, max_sge, _) = core.srq(srq.id).map_err(refused)?.query();
+    let slots = max_wr.map_or(srq.slots, |max_wr| u64::from(max_wr) * u64::from(max_sge));
     // Charges only the growth, so that a user at the limit can shrink a queue.
     let more = slots.saturating_sub(srq.slots);
-    let counted = call.charge_slots(more);
-    let resized = counted.and_then(|()| {
-        let resized = call.context.engine.core.resize_srq(srq.id, request.max_wr);
-        if resized.is_err() {
-            call.release_slots(more);
-        }
-        resized.map_err(refused)
-    });
-    match resized {
-        Ok(()) => {
-            call.release_slots(srq.slots.saturating_sub(slots));
-            call.context.objects.srq_mut(request.srq_handle)?.slots = slots;
-            Ok(())
-        }
-        Err(error) => {
-            let core = &mut call.context.engine.core;
-            core.set_srq_limit(srq.id, limit).map_err(refused)?;
-            Err(error)
-        }
+    call.charge_slots(more)?;
+    let core = &mut call.context.engine.core;
+    if let Err(error) = core.modify_srq(srq.id, max_wr, limit) {
+        call.release_slots(more);
+        return Err(refused(error));
     }
+    call.release_slots(srq.slots.saturating_sub(slots));
+    call.context.objects.srq_mut(request.srq_handle)?.slots = slots;
+    Ok(())
 }
 
 pub fn query_srq(call: &mut Call<'_>) -> Result<()> {

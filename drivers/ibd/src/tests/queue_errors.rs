@@ -433,6 +433,13 @@ fn shared_receive_queues_and_domains() {
         case("an unknown bit", ModifySrq, EINVAL, change(4, 0)),
         case("another size", ModifySrq, 0, change(1, 0)),
         case("another size and limit", ModifySrq, 0, change(3, 8)),
+        case("a larger size and limit", ModifySrq, 0, change(3, 16)),
+        case(
+            "a limit above the new size",
+            ModifySrq,
+            EINVAL,
+            change(3, 17),
+        ),
         case(
             "a size that is none",
             ModifySrq,

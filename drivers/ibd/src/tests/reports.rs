@@ -88,6 +88,7 @@ fn reports_are_seen_in_the_tables_and_counted_once() {
     let srq = abi::SrqReport {
         srq_handle: SRQ,
         queued: 6,
+        limit: 4,
     };
     let (device, context) = (&mut fixture.device, fixture.context);
     assert_eq!(device.report(context, REPORT_CQS, cq.as_bytes()), Ok(1));
@@ -95,7 +96,7 @@ fn reports_are_seen_in_the_tables_and_counted_once() {
     assert_eq!(line(&fixture, "cqs", CQ), format!("1 {CQ} 16 2 9 - 7"));
     assert_eq!(
         line(&fixture, "srqs", SRQ),
-        format!("1 {SRQ} 8 1 0 6 {PD} 7")
+        format!("1 {SRQ} 8 1 4 6 {PD} 7")
     );
 }
 

@@ -25,9 +25,10 @@ records! {
         4 waiting: u32,
         8 completions: u64,
     }
-    /// A shared receive queue: receives that it holds.
-    SrqReport, 8, 4 {
+    /// A shared receive queue: receives that it holds, and its limit.
+    SrqReport, 12, 4 {
         0 srq_handle: u32,
         4 queued: u32,
+        8 limit: u32,
     }
 }

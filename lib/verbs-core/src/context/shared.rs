@@ -4,7 +4,7 @@ use super::{Context, Domain, MAX_SGE, MAX_WR, check_between};
 use crate::objects::Subject;
 use crate::srq::{SharedReceiveQueue, Xrc};
 use crate::table::Id;
-use crate::types::{Error, Result};
+use crate::types::{Error, EventType, Result};
 use crate::work::ReceiveRequest;
 
 impl Context {
@@ -85,23 +85,20 @@ impl Context {
         self.objects.srqs.get(srq)
     }
 
-    /// Sets the limit of a shared receive queue. An event is raised once when it holds fewer
-    /// receives.
+    /// Changes how many receives a shared receive queue can hold, its limit, or both. An event is
+    /// raised once when it holds fewer receives than the limit, also if it does so already.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the limit is more than the queue can hold.
-    pub fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
-        self.objects.srqs.get_mut(srq)?.set_limit(limit)
-    }
-
-    /// Changes how many receives a shared receive queue can hold.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: none, too many, or fewer than it holds or than its limit.
-    pub fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()> {
+    /// `NotFound`. `Invalid`, and nothing is changed: the size is out of range or less than the
+    /// receives in the queue, or the limit is more than the size.
+    pub fn modify_srq(&mut self, srq: Id, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
         let queue = self.objects.srqs.get_mut(srq)?;
-        check_between(1, max_wr, MAX_WR)?;
-        queue.resize(max_wr)
+        check_between(1, max_wr.unwrap_or(1), MAX_WR)?;
+        if queue.modify(max_wr, limit)? {
+            let subject = Subject::Srq(srq);
+            self.objects.event(EventType::SrqLimitReached, subject);
+        }
+        Ok(())
     }
 
     /// Posts a receive to a shared receive queue.

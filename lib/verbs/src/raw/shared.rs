@@ -15,6 +15,10 @@ use crate::error::Result;
 /// The type of a shared receive queue that belongs to an XRC domain.
 const XRC: u32 = 1;
 
+/// The limit of each queue at the daemon, where the library's queues are always empty. Reports
+/// tell the daemon the real one.
+const NO_LIMIT: u32 = 0;
+
 impl Context {
     /// Makes a shared receive queue. `user`: the value that its events carry.
     ///
@@ -34,7 +38,7 @@ impl Context {
             pd_handle: daemon.handle(Name::Pd(pd))?,
             max_wr,
             max_sge,
-            srq_limit: limit,
+            srq_limit: NO_LIMIT,
         };
         let srq = self
             .lock()
@@ -110,7 +114,7 @@ impl Context {
             pd_handle: daemon.handle(Name::Pd(pd))?,
             max_wr,
             max_sge,
-            srq_limit: limit,
+            srq_limit: NO_LIMIT,
             max_num_tags: 0,
             xrcd_handle: daemon.handle(Name::Xrcd(of.domain))?,
             cq_handle: daemon.handle(Name::Cq(of.cq))?,
@@ -149,31 +153,13 @@ impl Context {
         Ok(())
     }
 
-    /// Sets the limit of a shared receive queue. An event is raised once when it holds fewer
-    /// receives.
+    /// Changes how many receives a shared receive queue can hold, its limit, or both. An event is
+    /// raised once when it holds fewer receives than the limit, also if it does so already.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the limit is more than the queue can hold.
-    pub fn set_srq_limit(&self, srq: Id, limit: u32) -> Result<()> {
-        let mut daemon = self.daemon();
-        let srq_handle = daemon.handle(Name::Srq(srq))?;
-        let request = abi::ModifySrq {
-            srq_handle,
-            attr_mask: abi::SRQ_LIMIT,
-            max_wr: 0,
-            srq_limit: limit,
-        };
-        daemon.ask::<_, ()>(Command::ModifySrq, &request)?;
-        // The daemon has the same size, so this is not refused.
-        Ok(self.lock().engine.core.set_srq_limit(srq, limit)?)
-    }
-
-    /// Changes how many receives a shared receive queue can hold.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: the size is out of range, or less than the receives in the queue or
-    /// its limit.
-    pub fn resize_srq(&self, srq: Id, max_wr: u32) -> Result<()> {
+    /// `NotFound`. `Invalid`, and nothing is changed: the size is out of range or less than the
+    /// receives in the queue, or the limit is more than the size. `NoMemory`.
+    pub fn modify_srq(&self, srq: Id, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
         let mut daemon = self.daemon();
         let srq_handle = daemon.handle(Name::Srq(srq))?;
         let mut ask = |max_wr: u32| {
@@ -186,13 +172,15 @@ impl Context {
             daemon.ask::<_, ()>(Command::ModifySrq, &request)
         };
         let (former, ..) = self.query_srq(srq)?;
-        ask(max_wr)?;
-        let resized = self.lock().engine.core.resize_srq(srq, max_wr);
-        if let Err(error) = resized {
-            // The queue holds more receives, which the daemon does not know.
-            ask(former)?;
+        max_wr.map_or(Ok(()), &mut ask)?;
+        let mut state = self.lock();
+        if let Err(error) = state.engine.core.modify_srq(srq, max_wr, limit) {
+            drop(state);
+            // The daemon knows neither the receives in the queue nor the limit.
+            max_wr.map_or(Ok(()), |_| ask(former))?;
             return Err(error.into());
         }
+        state.tell();
         Ok(())
     }
 

@@ -51,8 +51,8 @@ pub trait Verbs {
     fn create_srq(&mut self, pd: Id, max_wr: u32, limit: u32) -> Result<Id>;
     fn create_xrc_srq(&mut self, pd: Id, of: Xrc, max_wr: u32) -> Result<Id>;
     fn destroy_srq(&mut self, srq: Id) -> Result<()>;
-    fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()>;
-    fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()>;
+    /// Changes the size, the limit, or both.
+    fn modify_srq(&mut self, srq: Id, max_wr: Option<u32>, limit: Option<u32>) -> Result<()>;
     /// The size and the limit.
     fn query_srq(&mut self, srq: Id) -> Result<(u32, u32)>;
     fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()>;

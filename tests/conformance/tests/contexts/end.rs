@@ -220,12 +220,8 @@ impl Verbs for End {
         Ok(())
     }
 
-    fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
-        self.context.set_srq_limit(srq, limit)
-    }
-
-    fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()> {
-        self.context.resize_srq(srq, max_wr)
+    fn modify_srq(&mut self, srq: Id, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
+        self.context.modify_srq(srq, max_wr, limit)
     }
 
     fn query_srq(&mut self, srq: Id) -> Result<(u32, u32)> {

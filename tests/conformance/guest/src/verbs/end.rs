@@ -182,12 +182,8 @@ impl Verbs for End {
         self.raw.destroy_srq(srq).map_err(own)
     }
 
-    fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
-        self.raw.set_srq_limit(srq, limit).map_err(own)
-    }
-
-    fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()> {
-        self.raw.resize_srq(srq, max_wr).map_err(own)
+    fn modify_srq(&mut self, srq: Id, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
+        self.raw.modify_srq(srq, max_wr, limit).map_err(own)
     }
 
     fn query_srq(&mut self, srq: Id) -> Result<(u32, u32)> {

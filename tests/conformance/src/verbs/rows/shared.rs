@@ -89,12 +89,12 @@ fn shared_empty(bench: &mut Bench<'_>) -> Checked {
 fn limit(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&MANY)?;
     let set = |bench: &mut Bench<'_>, limit| {
-        bench.run("set_srq_limit", Side::B, |end| {
-            end.set_srq_limit(srq(&b), limit)
+        bench.run("modify_srq", Side::B, |end| {
+            end.modify_srq(srq(&b), None, Some(limit))
         })
     };
     bench.fails("a limit above its size", Side::B, Error::Invalid, |end| {
-        end.set_srq_limit(srq(&b), 17)
+        end.modify_srq(srq(&b), None, Some(17))
     })?;
     for id in 10..16 {
         bench.receive(&b, id, 0, 8)?;
@@ -114,7 +114,12 @@ fn limit(bench: &mut Bench<'_>) -> Checked {
     bench.events(Side::B, &[])?;
     set(bench, 3)?;
     send(bench, 3)?;
-    bench.events(Side::B, &event)
+    bench.events(Side::B, &event)?;
+    // Two receives are left, so this limit is reported before any message comes.
+    set(bench, 3)?;
+    bench.events(Side::B, &event)?;
+    send(bench, 4)?;
+    bench.events(Side::B, &[])
 }
 
 fn shared_resize(bench: &mut Bench<'_>) -> Checked {
@@ -122,15 +127,34 @@ fn shared_resize(bench: &mut Bench<'_>) -> Checked {
     for id in 0..4 {
         bench.receive(&b, id, 0, 8)?;
     }
-    bench.fails("resize_srq", Side::B, Error::Invalid, |end| {
-        end.resize_srq(srq(&b), 3)
-    })?;
-    bench.run("resize_srq", Side::B, |end| end.resize_srq(srq(&b), 40))?;
+    let modify =
+        |max_wr, limit| move |end: &mut dyn Verbs| end.modify_srq(srq(&b), Some(max_wr), limit);
+    let refused = [
+        ("less than what is in it", 3, None),
+        ("that, with a limit", 3, Some(2)),
+        ("a limit above the new size", 20, Some(21)),
+    ];
+    for (what, max_wr, limit) in refused {
+        bench.fails(what, Side::B, Error::Invalid, modify(max_wr, limit))?;
+        same_size(bench, &b, 16, 0)?;
+    }
+    bench.run("another size", Side::B, modify(40, None))?;
+    same_size(bench, &b, 40, 0)?;
+    bench.run("both smaller", Side::B, modify(5, Some(4)))?;
+    same_size(bench, &b, 5, 4)?;
+    // This limit is above the former size, and above what is there, which is reported at once.
+    bench.run("both larger", Side::B, modify(40, Some(20)))?;
+    bench.events(Side::B, &[(EventType::SrqLimitReached, srq(&b).0)])?;
+    same_size(bench, &b, 40, 0)
+}
+
+/// Checks the size and the limit of a shared receive queue.
+fn same_size(bench: &mut Bench<'_>, of: &Qp, size: u32, limit: u32) -> Checked {
     let words = bench.ok("query_srq", Side::B, |end| {
-        let (size, limit) = end.query_srq(srq(&b))?;
+        let (size, limit) = end.query_srq(srq(of))?;
         Ok(vec![size.into(), limit.into()])
     })?;
-    same("size and limit", words, vec![40, 0])
+    same("size and limit", words, vec![size.into(), limit.into()])
 }
 
 fn last(bench: &mut Bench<'_>) -> Checked {
