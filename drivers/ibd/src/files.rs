@@ -460,7 +460,7 @@ fn stats(device: &Device, _: Viewer) -> String {
         ("contexts", device.contexts().count() as u64),
         ("channels", channels),
         ("waiting_events", events),
-        ("memberships", shared.memberships() as u64),
+        ("memberships", shared.accounts.total(Kind::Memberships)),
         ("files", shared.accounts.total(Kind::Files)),
         ("objects", shared.accounts.total(Kind::Objects)),
         ("locked_pages", shared.accounts.total(Kind::LockedPages)),

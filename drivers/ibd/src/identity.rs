@@ -8,7 +8,8 @@ use verbs_core::MAX_MESSAGE;
 use verbs_core::address::{guid, lid};
 use verbs_core::attributes::MAX_READS;
 use verbs_core::context::{
-    MAX_AHS, MAX_CQE, MAX_CQS, MAX_MWS, MAX_PDS, MAX_QPS, MAX_SGE, MAX_SRQS, MAX_WR,
+    MAX_AHS, MAX_CQE, MAX_CQS, MAX_GROUPS, MAX_MEMBERS, MAX_MWS, MAX_PDS, MAX_QPS, MAX_SGE,
+    MAX_SRQS, MAX_WR,
 };
 use verbs_core::keys::{MAX_REGION_BYTES, MAX_REGIONS};
 
@@ -22,12 +23,8 @@ pub const PORT: u8 = 1;
 pub const PKEY: u16 = 0xffff;
 /// Number of completion vectors.
 pub const COMPLETION_VECTORS: u32 = 1;
-/// Most multicast groups on the node.
-pub const MAX_GROUPS: usize = 64;
-/// Most queue pairs in a group.
-pub const MAX_GROUP_MEMBERS: usize = 64;
-/// Most memberships in all groups together.
-pub const MAX_MEMBERSHIPS: usize = 1024;
+/// Most memberships of queue pairs in multicast groups on the node.
+pub const MAX_MEMBERSHIPS: u64 = 1024;
 
 /// Capability bits of the device.
 mod capability {
@@ -115,7 +112,7 @@ pub fn device(node: u16) -> QueryDeviceAnswer {
         atomic_cap: 1,
         max_mw: MAX_MWS as u32,
         max_mcast_grp: MAX_GROUPS as u32,
-        max_mcast_qp_attach: MAX_GROUP_MEMBERS as u32,
+        max_mcast_qp_attach: MAX_MEMBERS as u32,
         max_total_mcast_qp_attach: MAX_MEMBERSHIPS as u32,
         max_ah: MAX_AHS,
         max_srq: MAX_SRQS,

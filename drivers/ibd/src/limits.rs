@@ -24,17 +24,20 @@ pub enum Kind {
     Slots,
     /// SCIF ports; 256 queue pairs of a protection domain that commands post to share one.
     Ports,
+    /// Memberships of queue pairs in multicast groups.
+    Memberships,
 }
 
 impl Kind {
     /// All resources, each with the name of its limit and the limit at start.
-    pub const ALL: [(Kind, &'static str, u64); 6] = [
+    pub const ALL: [(Kind, &'static str, u64); 7] = [
         (Kind::Contexts, "contexts_per_user", 256),
         (Kind::Files, "files_per_user", 1024),
         (Kind::Objects, "objects_per_user", 65536),
         (Kind::LockedPages, "locked_pages_per_user", 65536),
         (Kind::Slots, "slots_per_user", 1 << 20),
         (Kind::Ports, "ports_per_user", 128),
+        (Kind::Memberships, "memberships_per_user", 256),
     ];
 }
 

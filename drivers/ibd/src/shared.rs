@@ -1,13 +1,12 @@
 //! The state that all contexts of the device share: accounts of users, counters, and numbers not
 //! yet given out.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 
 use syscall::error::{ENOMEM, Result};
-use verbs_core::address::Gid;
 
 use crate::error::fail;
-use crate::identity::{MAX_GROUP_MEMBERS, MAX_GROUPS, MAX_MEMBERSHIPS, PortState};
+use crate::identity::{MAX_MEMBERSHIPS, PortState};
 use crate::limits::{Accounts, Kind};
 
 /// The lowest number of a queue pair that a library runs. The daemon runs those with lower
@@ -83,8 +82,6 @@ pub struct Shared {
     /// Numbers of completion channels. All contexts share them, so that a number never names
     /// channels of two contexts.
     pub channels: Numbers,
-    /// Multicast groups, each with the number of its members.
-    groups: BTreeMap<Gid, usize>,
     /// SCIF ports of protection domains that are in use.
     ports: BTreeSet<u16>,
     next_port: u16,
@@ -99,7 +96,6 @@ impl Shared {
             accounts: Accounts::default(),
             totals: Totals::default(),
             channels: Numbers::default(),
-            groups: BTreeMap::new(),
             ports: BTreeSet::new(),
             next_port: PORTS.start,
         }
@@ -134,34 +130,19 @@ impl Shared {
         }
     }
 
-    /// Counts a member of a group.
+    /// Counts a queue pair of a user as a member of a group.
     ///
     /// # Errors
-    /// `ENOMEM`: there are too many groups or members.
-    pub fn join(&mut self, group: Gid) -> Result<()> {
-        let members = self.groups.get(&group).copied().unwrap_or(0);
-        let is_full = members >= MAX_GROUP_MEMBERS
-            || (members == 0 && self.groups.len() >= MAX_GROUPS)
-            || self.memberships() >= MAX_MEMBERSHIPS;
-        if is_full {
+    /// `ENOMEM`: there are too many memberships, or the user has too many.
+    pub fn join(&mut self, uid: u32) -> Result<()> {
+        if self.accounts.total(Kind::Memberships) >= MAX_MEMBERSHIPS {
             return fail(ENOMEM);
         }
-        self.groups.insert(group, members + 1);
-        Ok(())
+        self.accounts.charge(uid, Kind::Memberships, 1)
     }
 
-    /// Counts a member of a group less.
-    pub fn leave(&mut self, group: &Gid) {
-        if let Some(members) = self.groups.get_mut(group) {
-            *members -= 1;
-            if *members == 0 {
-                self.groups.remove(group);
-            }
-        }
-    }
-
-    /// Number of members of all groups together.
-    pub fn memberships(&self) -> usize {
-        self.groups.values().sum()
+    /// Counts a membership of a user less.
+    pub fn leave(&mut self, uid: u32) {
+        self.accounts.release(uid, Kind::Memberships, 1);
     }
 }

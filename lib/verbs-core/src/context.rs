@@ -20,6 +20,7 @@ use crate::table::{Id, Table};
 use crate::types::{AttributeMask, Error, QpState, QpType, Result};
 use crate::work::{QpInit, WorkCompletion};
 
+pub use self::datagrams::{MAX_GROUPS, MAX_MEMBERS};
 pub use self::posting::AtOnce;
 pub use self::progress::Progress;
 pub use self::taking::Taken;

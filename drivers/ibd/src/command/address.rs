@@ -76,7 +76,8 @@ fn group(call: &Call<'_>) -> Result<(abi::Multicast, u32)> {
     Ok((request, number))
 }
 
-/// `EINVAL`: no group, or already in it by another LID. `ENOMEM`: too many groups or members.
+/// `EINVAL`: no group, or already in it by another LID. `ENOMEM`: too many groups, members or
+/// memberships.
 /// Attaching a second time does nothing.
 pub fn attach(call: &mut Call<'_>) -> Result<()> {
     let (request, number) = group(call)?;
@@ -89,7 +90,7 @@ pub fn attach(call: &mut Call<'_>) -> Result<()> {
     let core = &mut call.context.engine.core;
     let attached = core.attach_multicast(number, request.gid, request.mlid);
     attached.map_err(refused)?;
-    if let Err(error) = call.shared.join(request.gid) {
+    if let Err(error) = call.shared.join(call.context.owner.uid) {
         let core = &mut call.context.engine.core;
         core.detach_multicast(number, request.gid)
             .map_err(refused)?;
@@ -135,6 +136,6 @@ pub fn leave(
         .core
         .detach_multicast(number, *gid)
         .map_err(refused)?;
-    shared.leave(gid);
+    shared.leave(context.owner.uid);
     Ok(())
 }

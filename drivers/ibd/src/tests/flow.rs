@@ -1,6 +1,6 @@
 //! Programs that use commands as intended.
 
-use syscall::error::{EINVAL, EIO, EWOULDBLOCK, Error};
+use syscall::error::{EINVAL, EIO, ENOMEM, EWOULDBLOCK, Error};
 use verbs_abi::command::Command::*;
 use verbs_abi::records as abi;
 use zerocopy::FromBytes;
@@ -359,6 +359,77 @@ fn a_user_has_so_many_contexts() {
     assert!(device.open(Owner { pid: 2, uid: 0 }).is_ok());
     device.close(first);
     assert!(device.open(owner).is_ok());
+}
+
+/// Makes a queue pair for datagrams and returns its handle.
+fn datagram_pair(fixture: &mut Fixture) -> u32 {
+    let datagrams = abi::CreateQp {
+        qp_type: 4,
+        ..create_qp()
+    };
+    let made: abi::CreateQpAnswer = fixture.ask(CreateQp, &datagrams);
+    made.qp_handle
+}
+
+/// Makes a queue pair join a group with this number.
+fn join(fixture: &mut Fixture, qp_handle: u32, group: u8) -> Result<(), i32> {
+    let mut gid = [0xff; 16];
+    gid[15] = group;
+    let request = abi::Multicast {
+        gid,
+        qp_handle,
+        mlid: 0xc001,
+        reserved: 0,
+    };
+    fixture.give(AttachMcast, &request).map(drop)
+}
+
+/// A user who joins all groups that it may, with as many queue pairs as it may, keeps no other
+/// user out of a new group or out of the same ones.
+#[test]
+fn a_user_keeps_nobody_out_of_groups() {
+    let mut fixture = Fixture::new();
+    let (mut members, mut refused) = (0, None);
+    while refused.is_none() {
+        let qp = datagram_pair(&mut fixture);
+        for group in 0..64 {
+            match join(&mut fixture, qp, group) {
+                Ok(()) => members += 1,
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    assert_eq!((members, refused), (256, Some(ENOMEM)));
+    assert_eq!(fixture.counter("memberships"), members);
+    let first = fixture.context;
+    let other = Owner {
+        pid: 9,
+        uid: UID + 1,
+    };
+    fixture.context = fixture.device.open(other).unwrap();
+    let get = abi::GetContext::default();
+    assert!(fixture.give(GetContext, &get).is_ok());
+    let pd: abi::AllocPdAnswer = fixture.ask(AllocPd, &abi::AllocPd::default());
+    let cq: abi::CreateCqAnswer = fixture.ask(CreateCq, &create_cq());
+    assert_eq!((pd.pd_handle, cq.cq_handle), (PD, CQ));
+    let qp = datagram_pair(&mut fixture);
+    for group in [0, 200] {
+        assert_eq!(join(&mut fixture, qp, group), Ok(()), "{group}");
+    }
+    // The users' shares together are bounded, too, whatever the limit.
+    let accounts = &mut fixture.device.shared.accounts;
+    accounts.set("memberships_per_user 1000000").unwrap();
+    fixture.context = first;
+    let qps: Vec<u32> = (0..32).map(|_| datagram_pair(&mut fixture)).collect();
+    let groups = (0..64).flat_map(|group| qps.iter().map(move |qp| (*qp, group)));
+    let results: Vec<_> = groups
+        .map(|(qp, group)| join(&mut fixture, qp, group))
+        .collect();
+    assert_eq!(results.last(), Some(&Err(ENOMEM)));
+    assert_eq!(fixture.counter("memberships"), 1024);
+    // What a context had is free when it is closed.
+    fixture.device.close(first);
+    assert_eq!(fixture.counter("memberships"), 2);
 }
 
 #[test]

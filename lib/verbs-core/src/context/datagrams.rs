@@ -13,7 +13,7 @@ use crate::types::{Error, QpType, Result};
 
 /// Most groups of a context.
 pub const MAX_GROUPS: usize = 64;
-/// Most members of a group.
+/// Most of a context's queue pairs in a group.
 pub const MAX_MEMBERS: usize = 64;
 /// How long a datagram waits for a receive, in nanoseconds: a program that takes one completion at
 /// a time posts its next receive while further datagrams arrive.
