@@ -148,12 +148,22 @@ pub enum LanePeer {
 }
 
 /// The global route header of a datagram of `bytes` bytes from the port `source`.
-pub fn route_header(route: &GlobalRoute, source: u16, bytes: usize) -> [u8; GRH_BYTES] {
+pub fn route_header(
+    route: &GlobalRoute,
+    source: u16,
+    bytes: usize,
+    has_immediate: bool,
+) -> [u8; GRH_BYTES] {
     const VERSION: u32 = 6;
+    /// What a packet has behind this header besides its data: the base and the datagram header,
+    /// and the invariant checksum.
+    const REST_BYTES: usize = 12 + 8 + 4;
+    let immediate = 4 * usize::from(has_immediate);
+    let length = REST_BYTES + immediate + bytes.next_multiple_of(4);
     let first = VERSION << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xf_ffff;
     let mut header = [0; GRH_BYTES];
     header[0..4].copy_from_slice(&first.to_be_bytes());
-    header[4..6].copy_from_slice(&(bytes as u16).to_be_bytes());
+    header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     (header[6], header[7]) = (NEXT_HEADER, route.hop_limit);
     header[8..24].copy_from_slice(&gid(source));
     header[24..40].copy_from_slice(&route.gid);
@@ -202,8 +212,10 @@ mod tests {
             traffic_class: 0xab,
             hop_limit: 9,
         };
-        let header = route_header(&route, 2, 0x102);
-        assert_eq!(header[..8], [0x6a, 0xb4, 0x56, 0x78, 1, 2, 0x1b, 9]);
+        let header = route_header(&route, 2, 0x102, false);
+        assert_eq!(header[..8], [0x6a, 0xb4, 0x56, 0x78, 1, 0x1c, 0x1b, 9]);
+        let with_immediate = route_header(&route, 2, 0x104, true);
+        assert_eq!(with_immediate[4..6], [1, 0x20]);
         assert_eq!((&header[8..24], &header[24..]), (&gid(2)[..], &[7; 16][..]));
     }
 }

@@ -76,7 +76,8 @@ fn a_global_route_is_in_front_of_the_bytes() {
         (WcFlags::GRH, 3, 48)
     );
     let header = [right.bytes(0, 30), right.bytes(100, 10)].concat();
-    assert_eq!(header[..8], [0x60, 0x60, 0, 5, 0, 8, 0x1b, 7]);
+    // The length is that of all behind the header: 12, 8 and 4 bytes besides the datagram's 8.
+    assert_eq!(header[..8], [0x60, 0x60, 0, 5, 0, 32, 0x1b, 7]);
     assert_eq!(
         (&header[8..24], &header[24..40]),
         (&gid(1)[..], &gid(2)[..])

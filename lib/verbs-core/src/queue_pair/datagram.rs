@@ -284,7 +284,8 @@ impl QueuePair {
         let may = resolved.is_ok();
         let stored = may && {
             let head = piece.global.as_ref().map_or(Ok(()), |route| {
-                let header = route_header(route, slid, piece.total as usize);
+                let has_immediate = piece.marks.contains(Marks::IMMEDIATE);
+                let header = route_header(route, slid, piece.total as usize, has_immediate);
                 write_places(host, head_places, &header)
             });
             let body = match from {

@@ -435,9 +435,10 @@ impl World {
         }
         let body = receive.slot + GRH_BYTES as u64;
         let is_it = |letter: &Letter| {
-            let header = letter
-                .global
-                .map(|route| route_header(&route, letter.source, letter.length as usize));
+            let header = letter.global.map(|route| {
+                let length = letter.length as usize;
+                route_header(&route, letter.source, length, letter.has_immediate)
+            });
             letter.to.contains(&number)
                 && (letter.sender, letter.source) == (wc.src_qp, wc.slid)
                 && letter.length + GRH_BYTES as u64 == u64::from(wc.byte_len)

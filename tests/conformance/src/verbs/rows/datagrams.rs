@@ -138,17 +138,32 @@ fn route(bench: &mut Bench<'_>) -> Checked {
         ..plain(b.lid)
     };
     let ah = address(bench, &a, vector)?;
-    bench.receive(&b, 10, 0, 8 + GRH)?;
-    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
-    bench.sent(&a, &[(1, Success)])?;
-    let wc = bench.received(&b, &[(10, Success)])?[0];
-    same(
-        "flags and level",
-        (wc.flags, wc.service_level),
-        (WcFlags::GRH, 3),
-    )?;
-    bench.holds(Side::B, 8, &gid(a.lid))?;
-    bench.holds(Side::B, 24, &gid(b.lid))
+    // The header's length counts what is behind it on a wire: headers and checksum, 24 bytes; the
+    // immediate data, 4; and the datagram, filled up to a multiple of 4.
+    for (length, opcode, behind) in [
+        (8, Opcode::Send, 32),
+        (9, Opcode::Send, 36),
+        (0, Opcode::Send, 24),
+        (9, Opcode::SendWithImm, 40),
+    ] {
+        bench.fill(Side::B, 0, &[0; GRH_BYTES])?;
+        bench.receive(&b, 10, 0, length + GRH)?;
+        let mut request = datagram(&a, 1, length, (ah, b.number, QKEY));
+        request.opcode = opcode;
+        bench.post(&a, &request)?;
+        bench.sent(&a, &[(1, Success)])?;
+        let wc = bench.received(&b, &[(10, Success)])?[0];
+        same(
+            "flags and level",
+            (wc.flags - WcFlags::WITH_IMM, wc.service_level),
+            (WcFlags::GRH, 3),
+        )?;
+        // Version 6, class 6, flow label 5; the length, next header and hop limit.
+        bench.holds(Side::B, 0, &[0x60, 0x60, 0, 5, 0, behind, 0x1b, 7])?;
+        bench.holds(Side::B, 8, &gid(a.lid))?;
+        bench.holds(Side::B, 24, &gid(b.lid))?;
+    }
+    Ok(())
 }
 
 fn own_key(bench: &mut Bench<'_>) -> Checked {
