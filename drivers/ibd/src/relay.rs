@@ -34,8 +34,10 @@ const PORTS: &str = "/scheme/scif/ports";
 const CONTEXTS: &str = "/scheme/sys/context";
 /// Most bytes that wait for a connection, besides one datagram.
 const MOST_WAITING: usize = 16 * MOST_BYTES;
-/// Bytes to take from a connection before the next one has its turn.
+/// Bytes to take from all connections together before other work has its turn, and datagrams, each
+/// of which is copied for each program. The last bytes that are received may exceed both.
 const TURN_BYTES: usize = 64 * 1024;
+const TURN_DATAGRAMS: usize = 128;
 /// Nanoseconds until a connection to a node that refused one is tried again.
 const PAUSE: u64 = 50_000_000;
 /// Nanoseconds after which an unused connection to another node is closed.
@@ -71,11 +73,21 @@ struct Node {
     used: u64,
 }
 
+/// What was received in a turn.
+#[derive(Default)]
+struct Received {
+    /// The datagrams, each with whether it is from a daemon.
+    datagrams: Vec<(Vec<u8>, bool)>,
+    bytes: usize,
+}
+
 /// The relay: its connections from programs and daemons, and those to other nodes.
 #[derive(Default)]
 pub struct Relay {
     listening: Listening<PORT>,
     lanes: Vec<Lane>,
+    /// The place in `lanes` of the one that is received from first.
+    first: usize,
     nodes: BTreeMap<NodeId, Node>,
 }
 
@@ -102,20 +114,17 @@ impl Relay {
         now: u64,
     ) -> bool {
         self.listening.bind(queue, source, now);
-        let (mut datagrams, mut has_more) = (Vec::new(), false);
-        let mut buffer = vec![0; MOST_BYTES];
-        for lane in &mut self.lanes {
-            has_more |= lane.receive(&mut datagrams, &mut buffer);
-        }
+        let received = self.receive();
+        let mut has_more = received.is_enough();
         // Accepting now makes a lane of each program that joined before the datagrams were sent.
         has_more |= self.accept(own, queue, source, now);
         for lane in &mut self.lanes {
             lane.greet();
         }
-        if datagrams.iter().any(|(_, is_daemons)| !is_daemons) {
+        if received.datagrams.iter().any(|(_, is_daemons)| !is_daemons) {
             self.find_nodes(own);
         }
-        for (records, is_daemons) in datagrams {
+        for (records, is_daemons) in received.datagrams {
             for lane in self.lanes.iter_mut().filter(|lane| lane.is_program()) {
                 keep(&mut lane.waiting, &records);
             }
@@ -134,6 +143,23 @@ impl Relay {
         self.nodes
             .retain(|_, node| node.end().is_none_or(|end| now < end));
         has_more
+    }
+
+    /// Receives what there is time for in a turn. It begins with the connection at which the last
+    /// turn has ended, so that none waits for the others for ever.
+    fn receive(&mut self) -> Received {
+        let mut received = Received::default();
+        let mut buffer = vec![0; MOST_BYTES];
+        let from = self.first.min(self.lanes.len());
+        let (last, first) = self.lanes.split_at_mut(from);
+        for (at, lane) in (from..).zip(first).chain((0..).zip(last)) {
+            if received.is_enough() {
+                self.first = at;
+                break;
+            }
+            lane.receive(&mut received, &mut buffer);
+        }
+        received
     }
 
     /// Accepts connections. Returns whether more may wait.
@@ -255,27 +281,28 @@ impl Lane {
         self.has_ended |= self.greeting != greeting();
     }
 
-    /// Receives datagrams, each with whether it is from a daemon. Returns whether more may be
-    /// there.
-    fn receive(&mut self, into: &mut Vec<(Vec<u8>, bool)>, buffer: &mut [u8]) -> bool {
+    /// Receives datagrams, until there are none or the turn has enough.
+    fn receive(&mut self, into: &mut Received, buffer: &mut [u8]) {
         self.greet();
-        let mut taken = 0;
-        while self.greeting.len() == GREETING_BYTES && !self.has_ended {
-            if taken >= TURN_BYTES {
-                return true;
-            }
+        while self.greeting.len() == GREETING_BYTES && !self.has_ended && !into.is_enough() {
             match raw::recv(self.endpoint.fd(), &mut buffer[..], 0) {
-                Ok(0) => return false,
+                Ok(0) => return,
                 Ok(count) => {
-                    taken += count;
+                    into.bytes += count;
                     let is_daemon = self.is_daemon;
-                    let sink = |records| into.push((records, is_daemon));
+                    let sink = |records| into.datagrams.push((records, is_daemon));
                     self.has_ended |= self.assembly.take(&buffer[..count], sink).is_err();
                 }
                 Err(_) => self.has_ended = true,
             }
         }
-        false
+    }
+}
+
+impl Received {
+    /// Whether other work has its turn, so that more may be left.
+    fn is_enough(&self) -> bool {
+        self.bytes >= TURN_BYTES || self.datagrams.len() >= TURN_DATAGRAMS
     }
 }
 
@@ -369,6 +396,9 @@ fn flush(endpoint: &Endpoint, waiting: &mut Vec<u8>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use verbs_core::address::GlobalRoute;
+    use verbs_core::record::{DatagramPiece, HEADER_BYTES, Marks, Record};
+
     use super::*;
     use crate::tests::peers::Peers;
 
@@ -383,6 +413,53 @@ mod tests {
                 assert_eq!(peers.waiting(), (10 - turn) * MOST_SILENT);
                 assert_eq!(relay.lanes.len(), MOST_SILENT);
             }
+        });
+    }
+
+    /// A turn ends with the datagrams for which there is time, whoever has sent them, and the next
+    /// one begins with another connection.
+    #[test]
+    fn datagrams_without_end_end_no_turn() {
+        const LANES: usize = 40;
+        const EACH: usize = 1000;
+        let empty = Record::Datagram(DatagramPiece {
+            destination: address::MULTICAST_QPN,
+            source: 7,
+            qkey: 3,
+            slid: 0,
+            service_level: 0,
+            global: Some(GlobalRoute {
+                gid: [0xff; 16],
+                ..GlobalRoute::default()
+            }),
+            marks: Marks::FIRST | Marks::LAST,
+            total: 0,
+            immediate: 0,
+            payload: 0,
+        });
+        let peers = Peers::default();
+        peers.come([PortId::new(0, 2000); LANES]);
+        peers.say([greeting().to_vec(), empty.encode().repeat(EACH)].concat());
+        peers.play(|queue| {
+            let mut relay = Relay::default();
+            relay.serve(0, queue, (), 0);
+            let total = || peers.received().iter().sum::<usize>();
+            let mut before = total();
+            assert_eq!(before, LANES * GREETING_BYTES);
+            for turn in 1.. {
+                let has_more = relay.serve(0, queue, (), 0);
+                let taken = total() - before;
+                assert!(taken <= TURN_DATAGRAMS * HEADER_BYTES + MOST_BYTES);
+                before += taken;
+                // After a turn for each, each has had one.
+                let is_served = |bytes: &usize| *bytes > GREETING_BYTES;
+                assert!(turn < LANES || peers.received().iter().all(is_served));
+                if !has_more {
+                    break;
+                }
+            }
+            let all = GREETING_BYTES + EACH * HEADER_BYTES;
+            assert_eq!(peers.received(), [all; LANES]);
         });
     }
 

@@ -1,4 +1,5 @@
-//! A SCIF driver whose listeners give connections of chosen peers, which send nothing.
+//! A SCIF driver whose listeners give connections of chosen peers, which send nothing or what the
+//! test says.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,12 +20,26 @@ const FIRST: usize = 100;
 pub struct Peers {
     waiting: Rc<RefCell<VecDeque<PortId>>>,
     accepted: Rc<RefCell<Vec<PortId>>>,
+    /// The bytes that each connection sends.
+    message: Rc<RefCell<Vec<u8>>>,
+    /// How many of them were received on each connection, in the order of acceptance.
+    received: Rc<RefCell<Vec<usize>>>,
 }
 
 impl Peers {
     /// Lets these peers connect, after those that wait.
     pub fn come(&self, peers: impl IntoIterator<Item = PortId>) {
         self.waiting.borrow_mut().extend(peers);
+    }
+
+    /// Lets each connection send these bytes.
+    pub fn say(&self, message: Vec<u8>) {
+        *self.message.borrow_mut() = message;
+    }
+
+    /// How many bytes were received on each accepted connection.
+    pub fn received(&self) -> Vec<usize> {
+        self.received.borrow().clone()
     }
 
     /// Number of connections that wait to be accepted.
@@ -52,20 +67,37 @@ impl Peers {
                 let next = self.waiting.borrow_mut().pop_front();
                 let peer = next.ok_or(Error::new(EAGAIN))?;
                 self.accepted.borrow_mut().push(peer);
+                self.received.borrow_mut().push(0);
                 self.newest().ok_or(Error::new(EINVAL))
             }
             Request::Write(_, bytes) => Ok(bytes.len()),
             Request::Call(fd, payload, metadata) => {
-                let call = Call::decode(metadata[0], [metadata[1], metadata[2]], payload);
-                let Ok(Call::PeerPort) = call else {
-                    return Ok(0);
-                };
-                let accepted = self.accepted.borrow();
-                let peer = accepted.get(fd - FIRST).ok_or(Error::new(EINVAL))?;
-                Ok(usize::from(peer.node()) << 16 | usize::from(peer.port()))
+                match Call::decode(metadata[0], [metadata[1], metadata[2]], payload) {
+                    Ok(Call::PeerPort) => {
+                        let accepted = self.accepted.borrow();
+                        let peer = accepted.get(fd - FIRST).ok_or(Error::new(EINVAL))?;
+                        Ok(usize::from(peer.node()) << 16 | usize::from(peer.port()))
+                    }
+                    Ok(Call::Recv { .. }) => Ok(self.receive(fd, payload)),
+                    _ => Ok(0),
+                }
             }
             Request::Control(..) | Request::Close(_) => Ok(0),
             _ => Err(Error::new(EINVAL)),
         }
+    }
+
+    /// Receives as much as has been sent and fits.
+    fn receive(&self, fd: usize, payload: &mut [u8]) -> usize {
+        let mut all = self.received.borrow_mut();
+        let Some(received) = all.get_mut(fd - FIRST) else {
+            return 0;
+        };
+        let message = self.message.borrow();
+        let left = message.get(*received..).unwrap_or_default();
+        let count = left.len().min(payload.len());
+        payload[..count].copy_from_slice(&left[..count]);
+        *received += count;
+        count
     }
 }
