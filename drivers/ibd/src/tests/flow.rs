@@ -311,6 +311,33 @@ fn regions_are_counted_each_time() {
     assert_eq!(answer[4..], [7, 1, 0, 0, 7, 1, 0, 0]);
 }
 
+/// An empty queue would report its limit never: no message takes a receive of it.
+#[test]
+fn a_limit_above_the_receives_is_reported_at_once() {
+    let mut fixture = Fixture::new();
+    let mut limit = abi::ModifySrq {
+        srq_handle: SRQ,
+        attr_mask: abi::SRQ_LIMIT,
+        srq_limit: 1,
+        ..Default::default()
+    };
+    let query = abi::QuerySrq {
+        srq_handle: SRQ,
+        ..Default::default()
+    };
+    for (events, is_limit) in [(1, 0), (1, 1)] {
+        assert!(fixture.give(ModifySrq, &limit).is_ok());
+        assert_eq!(fixture.counter("waiting_events"), events);
+        let found: abi::QuerySrqAnswer = fixture.ask(QuerySrq, &query);
+        assert_eq!(found.srq_limit, is_limit);
+        let post = plain(PostSrqRecv, &receive(SRQ, 1), 4);
+        assert!(fixture.run(&post).is_ok());
+    }
+    limit.srq_limit = 3;
+    assert!(fixture.give(ModifySrq, &limit).is_ok());
+    assert_eq!(fixture.counter("waiting_events"), 2);
+}
+
 #[test]
 fn closing_ends_everything() {
     let mut fixture = Fixture::new();
