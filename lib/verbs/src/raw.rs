@@ -489,12 +489,10 @@ impl Context {
         let mut daemon = self.daemon();
         let mut state = self.lock();
         if let Some(domain) = init.xrcd {
+            daemon.handle(Name::Xrcd(domain))?;
             // This chooses only the port, and so the lane: which memory peers reach by it is
             // decided when they ask for a key.
-            init.pd = match state.engine.core.pd_of_xrcd(domain)? {
-                Some(pd) => pd,
-                None => state.domain_of_ports(domain)?,
-            };
+            init.pd = state.domain_of_ports(domain)?;
         }
         let now = state.time.now();
         let number = state.engine.take_number(init.pd, now)?;

@@ -45,9 +45,8 @@ pub struct State {
     pub time: Time,
     /// The number of objects of each protection domain.
     pub users: BTreeMap<Id, u32>,
-    /// For each XRC domain, the protection domain of the ports and lanes of receiving halves that
-    /// were made before it had a shared receive queue. The program does not know it: none of its
-    /// own has to stay because of them.
+    /// For each XRC domain, the protection domain of the ports and lanes of its receiving halves.
+    /// The program does not know it: none of its own has to stay because of them.
     pub of_ports: BTreeMap<Id, Id>,
     pub cqs: BTreeMap<Id, Cq>,
     /// The value that events of each queue pair carry.
@@ -179,7 +178,7 @@ impl State {
         self.tell();
     }
 
-    /// The protection domain of the ports of an XRC domain without shared receive queues.
+    /// The protection domain of the ports of an XRC domain.
     ///
     /// # Errors
     /// `NoMemory`.
