@@ -14,20 +14,42 @@ const ERROR: QpState = QpState::Err;
 
 #[test]
 fn a_peer_that_never_comes_exceeds_the_retries() {
+    for (code, retries, timeout) in [
+        (10, 2, 3 * 4096 * 1024),
+        (10, 0, 4096 * 1024),
+        (1, 7, 8 * 4096 * 2),
+        (31, 7, 8 * (4096 << 31)),
+    ] {
+        let mut setup = Setup::default();
+        (setup.attributes.timeout, setup.attributes.retry_cnt) = (code, retries);
+        let (mut left, mut right) = apart(&setup);
+        left.enter_rtr(&setup, 2);
+        left.enter_rts(&setup);
+        left.send(1, 0, 8);
+        left.send(2, 0, 8);
+        settle(&mut left, &mut right);
+        wait(&mut left, &mut right, timeout - 1);
+        assert_eq!(left.send_results(), []);
+        wait(&mut left, &mut right, 1);
+        assert_eq!(left.send_results(), [(1, RetryExcErr), (2, WrFlushErr)]);
+        assert_eq!(left.state(), ERROR);
+    }
+}
+
+#[test]
+fn without_a_timeout_a_peer_may_come_at_any_time() {
     let mut setup = Setup::default();
-    (setup.attributes.timeout, setup.attributes.retry_cnt) = (10, 2);
+    setup.attributes.timeout = 0;
     let (mut left, mut right) = apart(&setup);
     left.enter_rtr(&setup, 2);
     left.enter_rts(&setup);
     left.send(1, 0, 8);
-    left.send(2, 0, 8);
-    let timeout = 3 * 4096 * 1024;
-    settle(&mut left, &mut right);
-    wait(&mut left, &mut right, timeout - 1);
+    wait(&mut left, &mut right, 1 << 50);
     assert_eq!(left.send_results(), []);
-    wait(&mut left, &mut right, 1);
-    assert_eq!(left.send_results(), [(1, RetryExcErr), (2, WrFlushErr)]);
-    assert_eq!(left.state(), ERROR);
+    right.receive(10, 0, 8);
+    right.enter_rtr(&setup, 1);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success)]);
 }
 
 #[test]

@@ -122,6 +122,39 @@ fn writes_reads_and_atomics() {
     assert!(right.received().is_empty() && right.qp_events().is_empty());
 }
 
+/// A message behind a READ or an atomic operation is not sent before that has ended, whether the
+/// program asks for FENCE or not.
+#[test]
+fn a_message_waits_for_the_reads_before_it() {
+    let (read, add) = (Opcode::RdmaRead, Opcode::AtomicFetchAndAdd);
+    for (opcode, has_atomics) in [(read, true), (add, true), (add, false)] {
+        for flags in [SendFlags::FENCE, SendFlags::empty()] {
+            let (mut left, mut right) = pair(&Setup::default());
+            left.program.has_atomics = has_atomics;
+            right.receive(10, 256, 8);
+            settle(&mut left, &mut right);
+            right.fill(64, b"contents");
+            left.post(left.one_sided(1, opcode, (0, 8), (64, right.key)));
+            let mut send = SendRequest::new(2, Opcode::Send, vec![left.segment(128, 8)]);
+            send.flags |= flags;
+            left.post(send);
+            // The peer must answer first, so the message has time to come too early.
+            let mut turns = 0;
+            while right.receive_results().is_empty() {
+                left.progress();
+                right.progress();
+                let has_arrived = right.context.query_qp(2).unwrap().queued.1 == 0;
+                let is_read = left.bytes(0, 8) == b"contents";
+                assert!(is_read || !has_arrived, "{opcode:?} {flags:?}");
+                turns += 1;
+                assert!(turns < 50, "it does not go on");
+            }
+            settle(&mut left, &mut right);
+            assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
+        }
+    }
+}
+
 #[test]
 fn a_queue_pair_connected_to_itself() {
     let setup = Setup::default();
@@ -192,13 +225,18 @@ fn a_send_waits_for_a_receive_as_often_as_it_may() {
             setup.attributes.rnr_retry = retries;
             let timer = rnr_time(setup.attributes.min_rnr_timer);
             let (mut left, mut right) = pair(&setup);
+            let tries = |left: &End| left.program.sent_records;
+            let before = tries(&left);
             left.send(1, 0, 8);
             left.send(2, 0, 8);
             settle(&mut left, &mut right);
-            for _ in 0..retries {
+            for used in 0..usize::from(retries) {
                 assert_eq!(left.send_results(), [], "{retries}");
+                // Each try is both messages, or the question whether there is a receive.
+                let sent = (used + 1) * if shared { 2 } else { 1 };
+                assert_eq!(tries(&left) - before, sent, "{shared} {retries}");
                 wait(&mut left, &mut right, timer - 1);
-                assert_eq!(left.send_results(), [], "{retries}");
+                assert_eq!(tries(&left) - before, sent, "{shared} {retries}");
                 wait(&mut left, &mut right, 1);
             }
             let flushed = [(1, RnrRetryExcErr), (2, WrFlushErr)];

@@ -282,6 +282,45 @@ fn a_turn_copies_only_so_much() {
     }
 }
 
+/// A long WRITE from two places is made in pieces, whose bytes come in ascending order: between
+/// the turns the peer's memory holds a beginning of it and nothing else.
+#[test]
+fn the_last_bytes_of_a_write_are_stored_last() {
+    let half = TURN + 1000;
+    let bytes = 2 * half as usize;
+    let setup = Setup {
+        bytes,
+        ..Setup::default()
+    };
+    let (mut left, mut right) = limited(&setup);
+    let keys = [whole(&mut left, bytes), whole(&mut right, bytes)];
+    left.fill(0, &vec![1; bytes]);
+    let mut request = left.one_sided(1, Opcode::RdmaWrite, (0, 0), (0, keys[1]));
+    // The second half comes first.
+    request.data = Data::Segments(Vec::from([half, 0].map(|at| Segment {
+        address: BASE + at,
+        length: half as u32,
+        key: keys[0],
+    })));
+    left.post(request);
+    let mut parts = 0;
+    loop {
+        left.progress();
+        right.progress();
+        let found = right.bytes(0, bytes);
+        let stored = found.iter().take_while(|byte| **byte == 1).count();
+        assert!(found[stored..].iter().all(|byte| *byte == 0), "{stored}");
+        if stored == bytes {
+            break;
+        }
+        parts += usize::from(stored > 0);
+        assert!(left.send_results().is_empty() && parts < 50);
+    }
+    assert!(parts > 0, "nobody could look between the pieces");
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, WcStatus::Success)]);
+}
+
 #[test]
 fn all_queue_pairs_get_their_turn() {
     let setup = Setup {
