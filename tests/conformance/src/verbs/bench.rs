@@ -16,6 +16,7 @@ pub use super::end::{MEMORY, Verbs};
 pub use super::parts::{
     ALL, Checked, Driver, Job, OTHER, Place, QKEY, Qp, REGION, Reply, Side, Spec, Thing,
 };
+pub use super::watch::LOOKS;
 use super::word;
 
 /// The bench of one row.

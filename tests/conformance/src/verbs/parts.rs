@@ -72,6 +72,10 @@ pub trait Driver {
     fn at(&mut self, side: Side, job: Job<'_>) -> Checked<Reply>;
     /// Lets some time pass.
     fn pause(&mut self);
+    /// The time in nanoseconds, where it does not depend on how fast the machine is.
+    fn now(&self) -> Option<u64> {
+        None
+    }
     /// Kills an end without notice, and starts a new one.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::word;
 const MOST_WORDS: usize = 48;
 
 /// Number of polls before an expected change counts as missing.
-const LOOKS: usize = 4000;
+pub const LOOKS: usize = 4000;
 
 /// Number of polls for a change that must not happen.
 const FEW_LOOKS: usize = 4;
@@ -112,6 +112,22 @@ impl Bench<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that so many waits, each of this many nanoseconds, have passed since then and no
+    /// further one, if the place has a clock of its own.
+    ///
+    /// # Errors
+    /// Fewer or more have passed.
+    pub fn took(&mut self, since: Option<u64>, waits: u64, each: u64) -> Checked {
+        let (Some(since), Some(now)) = (since, self.driver.now()) else {
+            return Ok(());
+        };
+        let passed = now.saturating_sub(since);
+        match (waits * each..(waits + 1) * each).contains(&passed) {
+            true => Ok(()),
+            false => Err(format!("{passed} ns, not {waits} times {each} ns")),
+        }
     }
 
     // ---- Events and states ----

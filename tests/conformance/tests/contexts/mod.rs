@@ -202,6 +202,10 @@ impl Driver for Simulated {
         self.run_until_idle();
     }
 
+    fn now(&self) -> Option<u64> {
+        Some(self.now)
+    }
+
     fn kill(&mut self, side: Side) -> Checked {
         let end = &self.ends[side as usize];
         self.net.borrow_mut().kill(end.port.program, false);

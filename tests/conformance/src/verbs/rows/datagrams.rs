@@ -7,9 +7,10 @@ use verbs_core::address::{
 };
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{LocLenErr, LocProtErr, Success, WrFlushErr};
-use verbs_core::types::{Access, Error, Opcode, QpState, QpType, WcFlags, WcOpcode};
+use verbs_core::types::{Access, Error, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode};
 use verbs_core::work::{Data, SendRequest};
 
+use super::queues;
 use crate::verbs::bench::{Bench, Checked, OTHER, QKEY, Qp, Side, Spec, Thing, handle, same};
 use crate::verbs::{Row, row};
 
@@ -33,13 +34,14 @@ pub const DATAGRAMS: &[Row] = &[
     row("ud-receive-key", receive_key),
     row("ud-shared-short", shared_short),
     row("ud-state", in_init),
+    row("ud-armed", armed),
     row("ah", handles),
     row("mcast", groups),
     row("mcast-datagram", group_datagrams),
 ];
 
 /// Makes an address handle for a port.
-fn address(bench: &mut Bench<'_>, qp: &Qp, vector: AddressVector) -> Checked<Id> {
+pub fn address(bench: &mut Bench<'_>, qp: &Qp, vector: AddressVector) -> Checked<Id> {
     let make =
         |end: &mut dyn crate::verbs::bench::Verbs| Ok(vec![end.create_ah(qp.pd, vector)?.0.into()]);
     let words = bench.ok("create_ah", qp.side, make)?;
@@ -48,14 +50,16 @@ fn address(bench: &mut Bench<'_>, qp: &Qp, vector: AddressVector) -> Checked<Id>
     Ok(ah)
 }
 
-fn plain(lid: u16) -> AddressVector {
+/// The address of a port in the own subnet.
+pub fn plain(lid: u16) -> AddressVector {
     AddressVector {
         lid,
         ..AddressVector::default()
     }
 }
 
-fn ready(bench: &mut Bench<'_>, side: Side, spec: &Spec) -> Checked<Qp> {
+/// Makes a queue pair that can send.
+pub fn ready(bench: &mut Bench<'_>, side: Side, spec: &Spec) -> Checked<Qp> {
     let qp = bench.qp(side, spec)?;
     bench.init(&qp, spec)?;
     bench.rtr(&qp, spec, (0, 0))?;
@@ -70,19 +74,22 @@ fn ends(bench: &mut Bench<'_>, spec: &Spec) -> Checked<(Qp, Qp, Id)> {
     Ok((a, b, ah))
 }
 
-fn datagram(a: &Qp, id: u64, length: u32, (ah, qpn, qkey): (Id, u32, u32)) -> SendRequest {
+/// A datagram from the beginning of the region.
+pub fn datagram(a: &Qp, id: u64, length: u32, (ah, qpn, qkey): (Id, u32, u32)) -> SendRequest {
     SendRequest {
         datagram: Datagram { ah, qpn, qkey },
         ..a.send(id, length)
     }
 }
 
-/// Checks that a datagram arrives. All earlier ones have arrived or been dropped by then.
+/// Checks that a datagram of 8 bytes arrives. All earlier ones, which have other lengths, have been
+/// dropped by then.
 fn arrives(bench: &mut Bench<'_>, a: &Qp, b: &Qp, ah: Id) -> Checked {
     bench.receive(b, 90, 0x4000, 8 + GRH)?;
     bench.post(a, &datagram(a, 9, 8, (ah, b.number, QKEY)))?;
     bench.sent(a, &[(9, Success)])?;
-    bench.received(b, &[(90, Success)]).map(drop)
+    let wc = bench.received(b, &[(90, Success)])?[0];
+    same("length", wc.byte_len, 8 + GRH)
 }
 
 fn lengths(bench: &mut Bench<'_>) -> Checked {
@@ -185,25 +192,26 @@ fn wrong_key(bench: &mut Bench<'_>) -> Checked {
     let (a, b, ah) = ends(bench, &UD)?;
     let before = violations(bench)?;
     bench.receive(&b, 10, 0, 8 + GRH)?;
-    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY + 1)))?;
+    bench.post(&a, &datagram(&a, 1, 4, (ah, b.number, QKEY + 1)))?;
     bench.post(&a, &datagram(&a, 2, 8, (ah, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success), (2, Success)])?;
-    bench.received(&b, &[(10, Success)])?;
+    let wc = bench.received(&b, &[(10, Success)])?[0];
+    same("length", wc.byte_len, 8 + GRH)?;
     same("violations", violations(bench)?, before + 1)
 }
 
 fn nobody(bench: &mut Bench<'_>) -> Checked {
     let (a, b, ah) = ends(bench, &UD)?;
     let nowhere = address(bench, &a, plain(60))?;
-    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number ^ 0x7f, QKEY)))?;
-    bench.post(&a, &datagram(&a, 2, 8, (nowhere, b.number, QKEY)))?;
+    bench.post(&a, &datagram(&a, 1, 4, (ah, b.number ^ 0x7f, QKEY)))?;
+    bench.post(&a, &datagram(&a, 2, 4, (nowhere, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success), (2, Success)])?;
     arrives(bench, &a, &b, ah)
 }
 
 fn no_receive(bench: &mut Bench<'_>) -> Checked {
     let (a, b, ah) = ends(bench, &UD)?;
-    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.post(&a, &datagram(&a, 1, 4, (ah, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success)])?;
     bench.quiet()?;
     arrives(bench, &a, &b, ah)
@@ -278,6 +286,27 @@ fn in_init(bench: &mut Bench<'_>) -> Checked {
     bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success)])?;
     bench.quiet()
+}
+
+/// The number of notifications of the receives' channel once a datagram has arrived.
+fn told(bench: &mut Bench<'_>, (a, b): (&Qp, &Qp), ah: Id, flags: SendFlags) -> Checked<u64> {
+    bench.receive(b, 10, 0, 8 + GRH)?;
+    let mut request = datagram(a, 1, 8, (ah, b.number, QKEY));
+    request.flags |= flags;
+    queues::told(bench, (a, b), &request)
+}
+
+fn armed(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let (plain, solicited) = (SendFlags::empty(), SendFlags::SOLICITED);
+    let told = |bench: &mut Bench<'_>, flags| told(bench, (&a, &b), ah, flags);
+    same("not armed", told(bench, solicited)?, 0)?;
+    queues::arm(bench, &b, false)?;
+    same("armed", told(bench, plain)?, 1)?;
+    same("once", told(bench, solicited)?, 0)?;
+    queues::arm(bench, &b, true)?;
+    same("plain", told(bench, plain)?, 0)?;
+    same("solicited", told(bench, solicited)?, 1)
 }
 
 fn handles(bench: &mut Bench<'_>) -> Checked {

@@ -58,15 +58,13 @@ fn refused(bench: &mut Bench<'_>) -> Checked {
             access: Access::REMOTE_ATOMIC,
             ..good
         },
-        Region {
-            iova: u64::MAX - 8,
-            ..good
-        },
+        // Another place within its page than that of the memory.
+        Region { iova: 8, ..good },
     ];
     for region in bad {
         bench.fails("register", Side::A, Error::Invalid, |end| {
             let start = end.base() + region.start;
-            let iova = region.iova.saturating_add(end.base());
+            let iova = end.base() + region.iova;
             end.register(Region {
                 start,
                 iova,
@@ -75,6 +73,20 @@ fn refused(bench: &mut Bench<'_>) -> Checked {
             .map(drop)
         })?;
     }
+    // The page before the end of addresses has the memory's place within a page, so that only the
+    // length is wrong.
+    bench.fails("register", Side::A, Error::Invalid, |end| {
+        let start = end.base();
+        let iova = (u64::MAX - 4095) | (start % 4096);
+        let length = 4097;
+        end.register(Region {
+            start,
+            iova,
+            length,
+            ..good
+        })
+        .map(drop)
+    })?;
     let pd = verbs_core::table::Id(77);
     bench.fails("register", Side::A, Error::NotFound, |end| {
         let start = end.base();

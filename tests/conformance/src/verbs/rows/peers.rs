@@ -67,7 +67,10 @@ fn never(bench: &mut Bench<'_>) -> Checked {
     let b = bench.qp(Side::B, &RC)?;
     bench.init(&b, &RC)?;
     let a = a_alone(bench, &spec, (b.lid, b.number))?;
-    gives_up(bench, &a)
+    let since = bench.driver().now();
+    gives_up(bench, &a)?;
+    // `retry_cnt` is 1, so there are two tries.
+    bench.took(since, 2, 4096 << spec.attributes.timeout)
 }
 
 fn wrong_number(bench: &mut Bench<'_>) -> Checked {

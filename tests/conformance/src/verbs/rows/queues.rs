@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use verbs_core::attributes::rnr_time;
 use verbs_core::types::WcStatus::{
     LocLenErr, LocProtErr, RemInvReqErr, RemOpErr, RetryExcErr, RnrRetryExcErr, Success, WrFlushErr,
 };
@@ -74,22 +75,36 @@ fn order(bench: &mut Bench<'_>) -> Checked {
         .map(drop)
 }
 
+/// A SEND behind requests that bring bytes, with and without FENCE: it is not sent before they
+/// have ended.
 fn fence(bench: &mut Bench<'_>) -> Checked {
-    let (a, b) = bench.pair(&RC)?;
-    bench.receive(&b, 10, 0x4000, 8)?;
-    let bytes = fill(bench, Side::B, 0, 4096, 3)?;
-    bench.post(
-        &a,
-        &a.one_sided(1, Opcode::RdmaRead, 4096, b.place(0, b.key)),
-    )?;
-    let mut send = a.send(2, 8);
-    send.flags |= SendFlags::FENCE;
-    bench.post(&a, &send)?;
-    bench.received(&b, &[(10, Success)])?;
-    bench.holds(Side::A, 0, &bytes)?;
-    let found = bench.sent(&a, &[(1, Success), (2, Success)])?;
-    let (opcode, length) = (found[0].opcode, found[0].byte_len);
-    same("read", (opcode, length), (WcOpcode::RdmaRead, 4096))
+    for flags in [SendFlags::FENCE, SendFlags::empty()] {
+        let (a, b) = bench.pair(&RC)?;
+        let send = |id| SendRequest {
+            flags: SendFlags::SIGNALED | flags,
+            ..a.send(id, 8)
+        };
+        bench.receive(&b, 10, 0x4000, 8)?;
+        let bytes = fill(bench, Side::B, 0, 4096, 3)?;
+        bench.fill(Side::A, 0, &[0; 4096])?;
+        let from = b.place(0, b.key);
+        bench.post(&a, &a.one_sided(1, Opcode::RdmaRead, 4096, from))?;
+        bench.post(&a, &send(2))?;
+        bench.received(&b, &[(10, Success)])?;
+        bench.holds(Side::A, 0, &bytes)?;
+        let found = bench.sent(&a, &[(1, Success), (2, Success)])?;
+        let (opcode, length) = (found[0].opcode, found[0].byte_len);
+        same("read", (opcode, length), (WcOpcode::RdmaRead, 4096))?;
+        bench.receive(&b, 11, 0x4000, 8)?;
+        bench.fill(Side::B, 64, &5u64.to_ne_bytes())?;
+        bench.post(&a, &atomic(&a, &b, Opcode::AtomicFetchAndAdd, (10, 0)))?;
+        bench.post(&a, &send(2))?;
+        bench.received(&b, &[(11, Success)])?;
+        bench.holds(Side::A, 0, &5u64.to_ne_bytes())?;
+        bench.holds(Side::B, 64, &15u64.to_ne_bytes())?;
+        bench.sent(&a, &[(1, Success), (2, Success)])?;
+    }
+    Ok(())
 }
 
 fn scatter(bench: &mut Bench<'_>) -> Checked {
@@ -222,9 +237,11 @@ pub fn retries(count: u8, timer: u8) -> Spec {
 
 fn rnr_never(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&retries(2, 14))?;
+    let since = bench.driver().now();
     bench.send(&a, 1, 8)?;
     bench.send(&a, 2, 8)?;
     bench.sent(&a, &[(1, RnrRetryExcErr), (2, WrFlushErr)])?;
+    bench.took(since, 2, rnr_time(14))?;
     bench.state(&a, QpState::Err)?;
     bench.state(&b, QpState::Rts)
 }
@@ -309,7 +326,8 @@ fn resize(bench: &mut Bench<'_>) -> Checked {
         .map(drop)
 }
 
-fn arm(bench: &mut Bench<'_>, qp: &Qp, solicited_only: bool) -> Checked {
+/// Arms the completion queue of a queue pair's receives.
+pub fn arm(bench: &mut Bench<'_>, qp: &Qp, solicited_only: bool) -> Checked {
     let cq = qp.receives;
     bench.run("req_notify_cq", qp.side, |end| {
         end.req_notify_cq(cq, solicited_only)
@@ -317,11 +335,17 @@ fn arm(bench: &mut Bench<'_>, qp: &Qp, solicited_only: bool) -> Checked {
 }
 
 /// The number of notifications of the receives' channel once the message has arrived.
-fn told(bench: &mut Bench<'_>, a: &Qp, b: &Qp, flags: SendFlags) -> Checked<u64> {
+fn told_of(bench: &mut Bench<'_>, a: &Qp, b: &Qp, flags: SendFlags) -> Checked<u64> {
     bench.receive(b, 10, 0, 8)?;
     let mut request = a.send(1, 8);
     request.flags |= flags;
-    bench.post(a, &request)?;
+    told(bench, (a, b), &request)
+}
+
+/// Sends a message with the number 1 into the receive with the number 10. Returns the number of
+/// notifications of that receive's channel.
+pub fn told(bench: &mut Bench<'_>, (a, b): (&Qp, &Qp), request: &SendRequest) -> Checked<u64> {
+    bench.post(a, request)?;
     bench.sent(a, &[(1, Success)])?;
     bench.received(b, &[(10, Success)])?;
     let cq = b.receives;
@@ -331,17 +355,21 @@ fn told(bench: &mut Bench<'_>, a: &Qp, b: &Qp, flags: SendFlags) -> Checked<u64>
 
 fn armed(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
-    same("not armed", told(bench, &a, &b, SendFlags::empty())?, 0)?;
+    same("not armed", told_of(bench, &a, &b, SendFlags::empty())?, 0)?;
     arm(bench, &b, false)?;
-    same("armed", told(bench, &a, &b, SendFlags::empty())?, 1)?;
-    same("once", told(bench, &a, &b, SendFlags::SOLICITED)?, 0)
+    same("armed", told_of(bench, &a, &b, SendFlags::empty())?, 1)?;
+    same("once", told_of(bench, &a, &b, SendFlags::SOLICITED)?, 0)
 }
 
 fn solicited(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     arm(bench, &b, true)?;
-    same("plain", told(bench, &a, &b, SendFlags::empty())?, 0)?;
-    same("solicited", told(bench, &a, &b, SendFlags::SOLICITED)?, 1)?;
+    same("plain", told_of(bench, &a, &b, SendFlags::empty())?, 0)?;
+    same(
+        "solicited",
+        told_of(bench, &a, &b, SendFlags::SOLICITED)?,
+        1,
+    )?;
     arm(bench, &b, true)?;
     bench.receive(&b, 11, 0, 8)?;
     bench.to(&b, QpState::Err)?;

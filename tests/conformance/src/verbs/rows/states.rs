@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use verbs_core::attributes::Attributes;
 use verbs_core::types::WcStatus::{LocProtErr, Success, WrFlushErr};
-use verbs_core::types::{AttributeMask as M, Error, EventType, Opcode, QpState, QpType};
-use verbs_core::work::{Data, ReceiveRequest, SendRequest};
+use verbs_core::types::{Access, AttributeMask as M, Error, EventType, Opcode, QpState, QpType};
+use verbs_core::work::{Capacity, Data, ReceiveRequest, SendRequest};
 
-use crate::verbs::bench::{Bench, Checked, Qp, Side, Spec, same};
-use crate::verbs::{Row, row};
+use super::datagrams;
+use crate::verbs::bench::{Bench, Checked, LOOKS, QKEY, Qp, Side, Spec, Verbs, same};
+use crate::verbs::{Row, row, word};
 
 const RC: Spec = Spec::new(QpType::Rc);
 
@@ -27,6 +28,7 @@ pub const STATES: &[Row] = &[
     row("state-init", in_init),
     row("state-rtr", in_rtr),
     row("state-sqd", in_sqd),
+    row("state-sqd-busy", sqd_with_work),
     row("state-sqd-incoming", sqd_receives),
     row("state-sqe", in_sqe),
     row("state-err", in_err),
@@ -129,24 +131,31 @@ fn opcodes(bench: &mut Bench<'_>) -> Checked {
         Opcode::RdmaRead,
         Opcode::AtomicCmpAndSwp,
         Opcode::AtomicFetchAndAdd,
+        Opcode::SendWithInv,
     ] {
         let request = uc.one_sided(1, opcode, 8, far.place(0, far.key));
         try_send(bench, &uc, &request, Error::Invalid)?;
     }
-    let spec = Spec::new(QpType::Ud);
-    let ud = bench.qp(Side::A, &spec)?;
-    bench.init(&ud, &spec)?;
-    bench.rtr(&ud, &spec, (0, 0))?;
-    bench.rts(&ud, &spec)?;
+    let ud = datagrams::ready(bench, Side::A, &Spec::new(QpType::Ud))?;
+    let ah = datagrams::address(bench, &ud, datagrams::plain(far.lid))?;
+    let to = (ah, far.number, QKEY);
+    // With a good address only the operation is wrong.
+    bench.post(&ud, &datagrams::datagram(&ud, 2, 8, to))?;
+    bench.sent(&ud, &[(2, Success)])?;
     for opcode in [
         Opcode::RdmaWrite,
         Opcode::RdmaWriteWithImm,
         Opcode::RdmaRead,
+        Opcode::AtomicCmpAndSwp,
         Opcode::AtomicFetchAndAdd,
         Opcode::SendWithInv,
         Opcode::LocalInv,
     ] {
-        let request = ud.one_sided(1, opcode, 8, far.place(0, far.key));
+        let request = SendRequest {
+            opcode,
+            remote: far.place(0, far.key),
+            ..datagrams::datagram(&ud, 1, 8, to)
+        };
         try_send(bench, &ud, &request, Error::Invalid)?;
     }
     Ok(())
@@ -243,6 +252,40 @@ fn in_sqd(bench: &mut Bench<'_>) -> Checked {
         .map(drop)
 }
 
+/// A SEND that the peer has refused for want of a receive is under way until it ends.
+fn sqd_with_work(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&Spec { shared: true, ..RC })?;
+    bench.send(&a, 1, 8)?;
+    let mut is_draining = false;
+    for _ in 0..LOOKS {
+        drain(bench, &a, true)?;
+        let look = |end: &mut dyn Verbs| Ok(vec![end.query_qp(a.number)?.is_draining.into()]);
+        is_draining = word(&bench.ok("query_qp", Side::A, look)?, 0) == 1;
+        if is_draining {
+            break;
+        }
+        // It had not begun when the state changed.
+        bench.events(Side::A, &[(EventType::SqDrained, a.number)])?;
+        bench.to(&a, QpState::Rts)?;
+        bench.driver().pause();
+    }
+    same("draining", is_draining, true)?;
+    bench.send(&a, 2, 8)?;
+    bench.quiet()?;
+    bench.events(Side::A, &[])?;
+    same("queued", bench.queued(&a)?.0, 2)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.receive(&b, 11, 0, 8)?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.events(Side::A, &[(EventType::SqDrained, a.number)])?;
+    bench.received(&b, &[(10, Success)])?;
+    bench.quiet()?;
+    same("queued", bench.queued(&a)?.0, 1)?;
+    bench.to(&a, QpState::Rts)?;
+    bench.sent(&a, &[(2, Success)])?;
+    bench.received(&b, &[(11, Success)]).map(drop)
+}
+
 fn sqd_receives(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     drain(bench, &b, false)?;
@@ -305,50 +348,88 @@ fn in_reset(bench: &mut Bench<'_>) -> Checked {
     bench.received(&b, &[(20, Success)]).map(drop)
 }
 
+/// The numbers among the attributes of a queue pair, and two of its sizes.
+fn numbers(of: &Attributes, capacity: Capacity) -> [u64; 19] {
+    [
+        of.dlid.into(),
+        of.dest_qpn.into(),
+        of.access.bits().into(),
+        of.path_mtu.into(),
+        of.timeout.into(),
+        of.retry_cnt.into(),
+        of.rnr_retry.into(),
+        of.min_rnr_timer.into(),
+        of.max_rd_atomic.into(),
+        of.max_dest_rd_atomic.into(),
+        of.port.into(),
+        of.pkey_index.into(),
+        of.qkey.into(),
+        of.rq_psn.into(),
+        of.sq_psn.into(),
+        capacity.send_wr.into(),
+        capacity.recv_wr.into(),
+        capacity.send_sge.into(),
+        capacity.inline.into(),
+    ]
+}
+
+fn attributes(bench: &mut Bench<'_>, qp: &Qp) -> Checked<Vec<u64>> {
+    bench.ok("query_qp", qp.side, |end| {
+        let view = end.query_qp(qp.number)?;
+        Ok(numbers(&view.attributes, view.init.capacity).to_vec())
+    })
+}
+
 fn query(bench: &mut Bench<'_>) -> Checked {
-    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
-    bench.init(&a, &RC)?;
+    let mut spec = RC;
+    // No two numbers of the same kind are equal, so that none is taken for another.
+    spec.access = Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    spec.attributes = Attributes {
+        path_mtu: 3,
+        timeout: 17,
+        retry_cnt: 5,
+        rnr_retry: 6,
+        min_rnr_timer: 11,
+        max_rd_atomic: 2,
+        max_dest_rd_atomic: 4,
+        rq_psn: 0x12_3456,
+        sq_psn: 0xfe_dcba,
+        ..RC.attributes
+    };
+    spec.capacity.recv_wr = 15;
+    let (a, b) = (bench.qp(Side::A, &spec)?, bench.qp(Side::B, &spec)?);
+    bench.init(&a, &spec)?;
     bench.state(&a, QpState::Init)?;
-    bench.rtr(&a, &RC, (b.lid, b.number))?;
+    bench.rtr(&a, &spec, (b.lid, b.number))?;
     bench.state(&a, QpState::Rtr)?;
-    bench.rts(&a, &RC)?;
+    bench.rts(&a, &spec)?;
     bench.state(&a, QpState::Rts)?;
-    let words = bench.ok("query_qp", Side::A, |end| {
-        let view = end.query_qp(a.number)?;
-        let of = view.attributes;
-        let numbers = [
-            of.dlid.into(),
-            of.dest_qpn,
-            of.access.bits(),
-            of.path_mtu.into(),
-            of.timeout.into(),
-            of.retry_cnt.into(),
-            of.rnr_retry.into(),
-            of.min_rnr_timer.into(),
-            of.max_rd_atomic.into(),
-            of.max_dest_rd_atomic.into(),
-            of.port.into(),
-            view.init.capacity.send_wr,
-            view.init.capacity.inline,
-        ];
-        Ok(numbers.map(u64::from).to_vec())
-    })?;
-    let expected = [
-        u64::from(b.lid),
-        b.number.into(),
-        RC.access.bits().into(),
-        5,
-        18,
-        7,
-        7,
-        12,
-        4,
-        4,
-        1,
-        16,
-        128,
-    ];
-    same("attributes", &words[..], &expected[..])
+    let set = Attributes {
+        access: spec.access,
+        dlid: b.lid,
+        dest_qpn: b.number,
+        // A connected queue pair has no Q_Key.
+        qkey: 0,
+        ..spec.attributes
+    };
+    let found = attributes(bench, &a)?;
+    same("attributes", &found[..], &numbers(&set, spec.capacity)[..])?;
+    let ud = Spec {
+        kind: QpType::Ud,
+        ..spec
+    };
+    let c = datagrams::ready(bench, Side::A, &ud)?;
+    let set = Attributes {
+        qkey: QKEY,
+        sq_psn: spec.attributes.sq_psn,
+        ..Attributes::default()
+    };
+    let found = attributes(bench, &c)?;
+    same(
+        "of datagrams",
+        &found[..],
+        &numbers(&set, spec.capacity)[..],
+    )
 }
 
 fn refused(bench: &mut Bench<'_>, qp: &Qp, new: Attributes, mask: M) -> Checked {
