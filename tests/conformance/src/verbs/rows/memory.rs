@@ -202,7 +202,23 @@ fn rereg_access(bench: &mut Bench<'_>) -> Checked {
             false => write(bench, (&a, &b), (OTHER, second), RemAccessErr)?,
         }
     }
-    Ok(())
+    let (a, b) = bench.pair(&RC)?;
+    let first = bench.page(&b, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+    let second = renew(bench, first, OTHER, b.pd, access)?;
+    let add = |key| SendRequest {
+        compare_add: 3,
+        ..a.one_sided(1, Opcode::AtomicFetchAndAdd, 8, b.place(OTHER, key))
+    };
+    bench.fill(Side::B, OTHER, &5u64.to_ne_bytes())?;
+    bench.post(&a, &add(second))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.holds(Side::B, OTHER, &8u64.to_ne_bytes())?;
+    let third = renew(bench, second, OTHER, b.pd, Access::LOCAL_WRITE)?;
+    bench.post(&a, &add(third))?;
+    bench.sent(&a, &[(1, RemAccessErr)])?;
+    bench.events(Side::B, &[(EventType::QpAccessErr, b.number)])?;
+    bench.holds(Side::B, OTHER, &8u64.to_ne_bytes())
 }
 
 fn rereg_pd(bench: &mut Bench<'_>) -> Checked {

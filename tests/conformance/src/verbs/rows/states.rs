@@ -414,17 +414,36 @@ fn query(bench: &mut Bench<'_>) -> Checked {
     };
     let found = attributes(bench, &a)?;
     same("attributes", &found[..], &numbers(&set, spec.capacity)[..])?;
+    let uc = Spec {
+        kind: QpType::Uc,
+        ..spec
+    };
+    let (c, d) = bench.pair(&uc)?;
+    let found = attributes(bench, &c)?;
+    // Nothing of it is tried again, and it answers nothing.
+    let fresh = Attributes::default();
+    let set = Attributes {
+        timeout: fresh.timeout,
+        retry_cnt: fresh.retry_cnt,
+        rnr_retry: fresh.rnr_retry,
+        min_rnr_timer: fresh.min_rnr_timer,
+        max_rd_atomic: fresh.max_rd_atomic,
+        max_dest_rd_atomic: fresh.max_dest_rd_atomic,
+        dest_qpn: d.number,
+        ..set
+    };
+    same("unreliable", &found[..], &numbers(&set, spec.capacity)[..])?;
     let ud = Spec {
         kind: QpType::Ud,
         ..spec
     };
-    let c = datagrams::ready(bench, Side::A, &ud)?;
+    let e = datagrams::ready(bench, Side::A, &ud)?;
     let set = Attributes {
         qkey: QKEY,
         sq_psn: spec.attributes.sq_psn,
         ..Attributes::default()
     };
-    let found = attributes(bench, &c)?;
+    let found = attributes(bench, &e)?;
     same(
         "of datagrams",
         &found[..],
