@@ -108,6 +108,13 @@ static void opens(struct end *of) {
         exit(STATUS + 1);
 }
 
+/* Its own context does not make the inherited one its own. */
+static void opens_and_closes(struct end *of) {
+    struct ibv_context *own = ibv_open_device(of->context->device);
+    if (own == NULL || ibv_close_device(of->context) != 0 || ibv_close_device(own) != 0)
+        exit(STATUS + 1);
+}
+
 int main(void) {
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(ibv_fork_init() == 0 && list && list[0]);
@@ -115,7 +122,7 @@ int main(void) {
     join(&first, second.qp->qp_num);
     join(&second, first.qp->qp_num);
     say(&first, &second, 'a');
-    void (*const ways[])(struct end *) = { ends, closes, opens };
+    void (*const ways[])(struct end *) = { ends, closes, opens, opens_and_closes };
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         has_child(ways[i], &first);
         say(&first, &second, 'b' + i);

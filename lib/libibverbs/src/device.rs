@@ -25,9 +25,9 @@ unsafe extern "C" {
 
 /// Open contexts. When the program ends, they tell their peers that they leave.
 static OPEN: Mutex<Vec<raw::Context>> = Mutex::new(Vec::new());
-/// The process that has opened the contexts; 0 if none has. Its children have neither its threads
-/// nor the memory that it shares with the driver, and its peers must not be told that a child has
-/// ended.
+/// The process that has opened the contexts in the list; 0 if none has. Its children have neither
+/// its threads nor the memory that it shares with the driver, and its peers must not be told that a
+/// child has ended.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// The device, made on first use.
@@ -164,6 +164,7 @@ pub fn open() -> Result<Context> {
         cmd_fd: raw.device_fd() as c_int,
         async_fd: raw.events().fd() as c_int,
         num_comp_vectors: 1,
+        owner: process::id(),
         raw,
     })
 }
@@ -178,14 +179,16 @@ pub extern "C" fn ibv_open_device(device: *const Device) -> *mut Context {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
-    if context.is_null() {
-        return minus_one(Err(EINVAL));
-    }
-    if !is_owner() {
-        // The context is the parent's.
+    // SAFETY: a context of ours.
+    let owner = match unsafe { get(context) } {
+        Ok(of) => of.owner,
+        Err(number) => return minus_one(Err(number)),
+    };
+    if owner != process::id() {
+        // The context is the parent's, also if this child has opened others.
         return 0;
     }
-    // SAFETY: a context of ours, which the caller does not use any more.
+    // SAFETY: as above; the caller does not use it any more.
     let context = unsafe { Box::from_raw(context) };
     OPEN.lock().retain(|open| !open.is_same(&context.raw));
     context.raw.leave();

@@ -33,6 +33,8 @@ pub struct Context {
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub raw: raw::Context,
+    /// The process that has opened it.
+    pub owner: u32,
     pub file_domains: Mutex<Vec<FileDomain>>,
 }
 
