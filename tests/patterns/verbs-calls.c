@@ -435,6 +435,77 @@ static void reliable(void) {
     end_it(&other);
 }
 
+/* A window of type 1: bound by the call, bound again to other bytes, and to none. */
+static void windows(void) {
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, NULL);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    struct ibv_mr *mr = ibv_reg_mr(pd, other.memory, BYTES, ALL | IBV_ACCESS_MW_BIND);
+    struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+    struct ibv_mw *second = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+    CHECK(mr && mw && second);
+    struct ibv_mw_bind bind = {
+        .wr_id = 9,
+        .bind_info = { mr, (uintptr_t)other.memory, 64, IBV_ACCESS_REMOTE_WRITE },
+    };
+    GIVES(ibv_bind_mw(other.qp, second, &bind), EINVAL);
+    uint32_t former = mw->rkey;
+    GIVES(ibv_bind_mw(other.qp, mw, &bind), 0);
+    struct ibv_wc wc = next(other.sends);
+    CHECK(wc.wr_id == 9 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
+    CHECK(mw->rkey != former && mw->rkey >> 8 == former >> 8);
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&sge, &one, &other, IBV_WR_RDMA_WRITE, 64);
+    memset(one.memory, 'w', 64);
+    wr.wr.rdma.rkey = mw->rkey;
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS);
+    CHECK(other.memory[0] == 'w' && other.memory[63] == 'w' && other.memory[64] == 0);
+
+    former = mw->rkey;
+    bind.bind_info.addr += 4096;
+    GIVES(ibv_bind_mw(other.qp, mw, &bind), 0);
+    CHECK(next(other.sends).status == IBV_WC_SUCCESS && mw->rkey != former);
+    GIVES(ibv_dereg_mr(mr), EBUSY);
+    wr.wr.rdma.rkey = mw->rkey;
+    wr.wr.rdma.remote_addr += 4096;
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS && other.memory[4096] == 'w');
+    bind.bind_info = (struct ibv_mw_bind_info){ 0 };
+    GIVES(ibv_bind_mw(other.qp, mw, &bind), 0);
+    CHECK(next(other.sends).status == IBV_WC_SUCCESS);
+    memset(one.memory, 'x', 64);
+    CHECK(post(&one, &wr).status == IBV_WC_REM_ACCESS_ERR && other.memory[4096] == 'w');
+    struct ibv_async_event event;
+    GIVES(ibv_get_async_event(context, &event), 0);
+    CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == other.qp);
+    ibv_ack_async_event(&event);
+    GIVES(ibv_dealloc_mw(mw), 0);
+    GIVES(ibv_dealloc_mw(second), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+    end_it(&one);
+    end_it(&other);
+}
+
+/* A completion queue keeps what is in it when its size changes, and is not made too small for it. */
+static void sizes(void) {
+    struct end one = make(IBV_QPT_UC, NULL), other = make(IBV_QPT_UC, NULL);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    struct ibv_sge sge;
+    struct ibv_send_wr *bad = NULL, wr = request(&sge, &one, &other, IBV_WR_SEND, 8);
+    for (wr.wr_id = 1; wr.wr_id <= 3; wr.wr_id++)
+        GIVES(ibv_post_send(one.qp, &wr, &bad), 0);
+    GIVES(ibv_resize_cq(one.sends, 500), 0);
+    CHECK(one.sends->cqe >= 500);
+    GIVES(ibv_resize_cq(one.sends, 0), EINVAL);
+    GIVES(ibv_resize_cq(one.sends, -1), EINVAL);
+    GIVES(ibv_resize_cq(one.sends, 1), EINVAL);
+    CHECK(one.sends->cqe >= 500);
+    for (uint64_t id = 1; id <= 3; id++)
+        CHECK(next(one.sends).wr_id == id);
+    end_it(&one);
+    end_it(&other);
+}
+
 static void unreliable(void) {
     struct end one = make(IBV_QPT_UC, NULL), other = make(IBV_QPT_UC, NULL);
     join(one.qp, other.qp->qp_num);
@@ -449,11 +520,41 @@ static void unreliable(void) {
     end_it(&other);
 }
 
+/* A datagram with a global route has a header, which leads back to its sender. */
+static void by_global_route(struct end *one, struct end *other) {
+    struct ibv_ah_attr attr = {
+        .grh = { .flow_label = 0x54321, .hop_limit = 9, .traffic_class = 0x6b },
+        .dlid = port.lid, .sl = 5, .is_global = 1, .port_num = 1,
+    };
+    union ibv_gid own;
+    GIVES(ibv_query_gid(context, 1, 0, &own), 0);
+    attr.grh.dgid = own;
+    struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+    CHECK(ah != NULL);
+    receive(other, 2, 0, 140);
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&sge, one, other, IBV_WR_SEND, 100);
+    wr.wr.ud.ah = ah;
+    wr.wr.ud.remote_qpn = other->qp->qp_num;
+    wr.wr.ud.remote_qkey = 0x11111111;
+    CHECK(post(one, &wr).status == IBV_WC_SUCCESS);
+    struct ibv_wc wc = next(other->receives);
+    CHECK(wc.wc_flags & IBV_WC_GRH);
+    memset(&attr, 0xff, sizeof attr);
+    GIVES(ibv_init_ah_from_wc(context, 1, &wc, (struct ibv_grh *)other->memory, &attr), 0);
+    CHECK(attr.is_global == 1 && attr.dlid == port.lid && attr.sl == 5 && attr.port_num == 1);
+    CHECK(memcmp(&attr.grh.dgid, &own, sizeof own) == 0 && attr.grh.sgid_index == 0);
+    CHECK(attr.grh.flow_label == 0x54321 && attr.grh.traffic_class == 0x6b);
+    CHECK(attr.grh.hop_limit == 9);
+    GIVES(ibv_init_ah_from_wc(context, 1, &wc, NULL, &attr), EINVAL);
+    GIVES(ibv_destroy_ah(ah), 0);
+}
+
 static void datagrams(void) {
     struct end one = make(IBV_QPT_UD, NULL), other = make(IBV_QPT_UD, NULL);
     join(one.qp, 0);
     join(other.qp, 0);
-    struct ibv_ah_attr attr = { .dlid = port.lid, .port_num = 1 };
+    struct ibv_ah_attr attr = { .dlid = port.lid, .sl = 3, .port_num = 1 };
     struct ibv_ah *ah = ibv_create_ah(pd, &attr);
     CHECK(ah != NULL);
     receive(&other, 1, 0, 140);
@@ -468,9 +569,14 @@ static void datagrams(void) {
     CHECK(wc.byte_len == 140 && wc.src_qp == one.qp->qp_num && wc.slid == port.lid);
     CHECK(other.memory[40] == 'f' && other.memory[139] == 'f');
     GIVES(ibv_destroy_ah(ah), 0);
+    struct ibv_ah_attr back;
+    memset(&back, 0xff, sizeof back);
+    GIVES(ibv_init_ah_from_wc(context, 1, &wc, NULL, &back), 0);
+    CHECK(back.dlid == port.lid && back.port_num == 1 && back.is_global == 0 && back.sl == 3);
     ah = ibv_create_ah_from_wc(pd, &wc, NULL, 1);
     CHECK(ah != NULL);
     GIVES(ibv_destroy_ah(ah), 0);
+    by_global_route(&one, &other);
     end_it(&one);
     end_it(&other);
 }
@@ -855,6 +961,8 @@ int main(void) {
     buffers();
     absent();
     reliable();
+    windows();
+    sizes();
     unreliable();
     datagrams();
     shared();

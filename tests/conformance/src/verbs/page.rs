@@ -48,7 +48,7 @@ impl Shown {
             "refusal" => Shown::Refusal(rest),
             "works" => Shown::Works(rest),
             "change" => Shown::Change(rest),
-            "c" | "extended" | "cm" | "ud" => {
+            "c" | "extended" | "requests" | "cm" | "ud" => {
                 let (function, words) = rest.split_once(": ")?;
                 Shown::Function(program(kind), function, words)
             }
@@ -100,6 +100,7 @@ fn program(kind: &str) -> &'static str {
     match kind {
         "c" => "tests/patterns/verbs-calls.c",
         "extended" => "tests/patterns/verbs-extended.c",
+        "requests" => "tests/patterns/verbs-requests.c",
         "ud" => "tests/patterns/verbs-unconnected.c",
         _ => "tests/patterns/verbs-manager.c",
     }
