@@ -1,69 +1,13 @@
 /* Ids of rdma_cm whose connections end before they are there, that move to another channel, and
  * whose events must not be taken for those of others: client and server in one program. */
 #include "library.h"
+#include "ids.h"
 #include "waits.h"
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <scif.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define PORT 2075
 #define BY_PROGRAM 28
-
-static struct sockaddr_in own;
-
-/* Waits until the library's thread has seen what was done. */
-static void settle(void) { usleep(200000); }
-
-/* The next event of a channel, which is of this kind and there soon; its id. */
-static struct rdma_cm_id *next(struct rdma_event_channel *channel, enum rdma_cm_event_type kind,
-                               int status) {
-    struct rdma_cm_event *found;
-    CHECK(rdma_get_cm_event(channel, &found) == 0);
-    if (found->event != kind || found->status != status)
-        printf("%s with status %d\n", rdma_event_str(found->event), found->status);
-    CHECK(found->event == kind && found->status == status);
-    struct rdma_cm_id *id = found->id;
-    CHECK(rdma_ack_cm_event(found) == 0);
-    return id;
-}
-
-/* Nothing waits in a channel, and it is not readable. */
-static void is_quiet(struct rdma_event_channel *channel) {
-    struct rdma_cm_event *none;
-    struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
-    settle();
-    CHECK(poll(&wait, 1, 0) == 0);
-    CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
-    FAILS(rdma_get_cm_event(channel, &none), EAGAIN);
-    CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) & ~O_NONBLOCK) == 0);
-}
-
-static struct rdma_cm_id *listening(struct rdma_event_channel *channel, int backlog) {
-    struct rdma_cm_id *id;
-    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
-    CHECK(rdma_bind_addr(id, (struct sockaddr *)&own) == 0 && rdma_listen(id, backlog) == 0);
-    return id;
-}
-
-/* Parameters of ids without queue pairs. */
-static struct rdma_conn_param none = { .retry_count = 1 };
-
-/* An id without a queue pair that asks for a connection, and gets events. */
-static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
-    struct rdma_cm_id *id;
-    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
-    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
-    CHECK(rdma_resolve_route(id, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
-    CHECK(rdma_connect(id, &none) == 0);
-    return id;
-}
 
 /* Connects an id whose calls wait; the error number. */
 static void *connect_waiting(void *unused) {
@@ -124,25 +68,13 @@ static void ends_before_the_answer(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
-/* Bytes of a peer that keeps to no rule: a frame of this kind without attributes. */
-static void say(scif_epd_t peer, unsigned char kind) {
-    unsigned char frame[20] = { 'R', 'D', 'C', 'M', kind };
-    frame[16] = RDMA_PS_TCP & 0xff, frame[17] = RDMA_PS_TCP >> 8;
-    CHECK(scif_send(peer, frame, sizeof frame, SCIF_SEND_BLOCK) == (int)sizeof frame);
-}
-
 /* A client that says what only a server may say has no connection, and its server hears nothing of
  * one. */
 static void answers_for_the_server(struct rdma_event_channel *channel) {
-    enum { REQUEST = 1, REPLY, REJECT, NO_SERVICE = 9 };
     static const unsigned char kinds[] = { REPLY, REJECT, NO_SERVICE };
     struct rdma_cm_id *listener = listening(channel, 4), *asked;
-    struct scif_portID to = { .port = PORT };
-    CHECK(scif_get_nodeIDs(NULL, 0, &to.node) > 0);
     for (unsigned i = 0; i < 2 * sizeof kinds; i++) {
-        scif_epd_t peer = scif_open();
-        CHECK(peer != SCIF_OPEN_FAILED && scif_connect(peer, &to) >= 0);
-        say(peer, REQUEST);
+        scif_epd_t peer = rude();
         asked = next(channel, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
         if (i % 2 == 0) {
             say(peer, kinds[i / 2]);

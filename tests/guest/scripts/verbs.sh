@@ -2,6 +2,9 @@
 
 . /scheme/initfs/lib/steps.sh
 
+# It waits for more than a minute.
+verbs-silent &
+silent=$!
 verbs-test own || failed=1
 verbs-calls || failed=1
 verbs-calls-clang || failed=1
@@ -27,6 +30,9 @@ verbs-test victim &
 victim=$!
 verbs-test 0 || failed=1
 wait "$server" || failed=1
+# The death of the drivers would end it.
+wait "$silent"
+step silent-peers $? "see above"
 verbs-test daemon || failed=1
 # Connections by address, as programs for librdmacm make them, and the tutorials.
 for compiler in "" -clang; do

@@ -303,7 +303,7 @@ fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
         }
         LinkEventKind::Unreachable(status) => event(id, kind::UNREACHABLE, status),
         LinkEventKind::Ready => event(id, kind::ESTABLISHED, 0),
-        LinkEventKind::Disconnected => event(id, kind::DISCONNECTED, 0),
+        LinkEventKind::Disconnected(status) => event(id, kind::DISCONNECTED, status),
         LinkEventKind::Found(frame) => found(id, frame),
         LinkEventKind::Joined(group) => joined(id, &group),
     })

@@ -9,11 +9,13 @@ mod worker;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use runtime::thread;
+use runtime::time::Instant;
 use scif::{Endpoint, Errno, Listener, PortId, RecvFlags, SendFlags};
 use syscall::error::{EHOSTUNREACH, ETIMEDOUT};
 use syscall::flag::EventFlags;
@@ -29,6 +31,9 @@ use crate::{Result, errno_of};
 const MOST_SILENT: usize = 128;
 /// Bytes of frames that a connection buffers before they are decoded.
 const MOST_BYTES: usize = 4096;
+/// How long an end waits for the answer to `Reply` or `Disconnect`: about as long as Linux sends
+/// these again, 15 times, some four seconds apart.
+const PATIENCE: Duration = Duration::from_secs(64);
 /// Reason of a refusal when no program listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
 const NO_SERVICE: i32 = 8;
 /// Reason of a refusal by the program that listens: `IB_CM_REJ_CONSUMER_DEFINED`.
@@ -52,12 +57,12 @@ pub enum LinkEventKind {
     Reply(Frame),
     /// The peer, or its node, refuses.
     Rejected(i32, Vec<u8>),
-    /// The peer's node cannot be reached.
+    /// The peer's node cannot be reached, or the peer does not answer the acceptance.
     Unreachable(i32),
     /// The peer that has requested the connection can receive.
     Ready,
-    /// The connection has ended.
-    Disconnected,
+    /// The connection has ended; with the status.
+    Disconnected(i32),
     /// The peer answers where it receives datagrams.
     Found(Frame),
     /// The id is in a group, or will be once its program has taken this event.
@@ -128,6 +133,8 @@ struct Link {
     is_established: bool,
     /// Whether this end has ended the connection, which the peer confirms.
     is_leaving: bool,
+    /// When the peer's answer to this end's acceptance, or to its end, must have come.
+    deadline: Option<Instant>,
     channel: Arc<Channel>,
     /// The address of its id; 0 as long as it has none.
     owner: usize,
@@ -166,6 +173,7 @@ impl Links {
             is_answered: false,
             is_established: false,
             is_leaving: false,
+            deadline: None,
             channel,
             owner: 0,
             early: Vec::new(),
@@ -365,7 +373,11 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     if matches!(frame.kind, Kind::Reply | Kind::Reject) {
         link.is_answered = true;
     }
-    link.is_leaving |= frame.kind == Kind::Disconnect;
+    let is_leaving = frame.kind == Kind::Disconnect;
+    if frame.kind == Kind::Reply || is_leaving && !link.is_leaving {
+        link.deadline = Some(Instant::now() + PATIENCE);
+    }
+    link.is_leaving |= is_leaving;
     let is_sent = link.send(frame);
     if matches!(frame.kind, Kind::Reject | Kind::Found) {
         link.silence(id);
@@ -444,7 +456,9 @@ impl Link {
     fn over(&mut self) -> Option<LinkEventKind> {
         self.stage = Stage::Over;
         match self.part {
-            Part::Client | Part::Server if self.is_established => Some(LinkEventKind::Disconnected),
+            Part::Client | Part::Server if self.is_established => {
+                Some(LinkEventKind::Disconnected(0))
+            }
             Part::Client | Part::Server => Some(LinkEventKind::Rejected(BY_PROGRAM, Vec::new())),
             Part::Asker => Some(LinkEventKind::Unreachable(-ETIMEDOUT)),
             Part::Asked => None,

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
+use runtime::time::Instant;
 use scif::Errno;
+use syscall::error::ETIMEDOUT;
 
 use super::{
     BY_PROGRAM, Frame, Kind, Link, LinkEvent, LinkEventKind, LinkId, NO_PLACE, NO_SERVICE,
@@ -38,6 +40,9 @@ impl Link {
             }
             Kind::Ready if self.is_answered => {
                 let is_new = !core::mem::replace(&mut self.is_established, true);
+                if !self.is_leaving {
+                    self.deadline = None;
+                }
                 is_new.then_some(LinkEventKind::Ready)
             }
             Kind::Disconnect => {
@@ -46,11 +51,23 @@ impl Link {
             }
             Kind::Disconnected if self.is_leaving => {
                 self.stage = Stage::Over;
-                Some(LinkEventKind::Disconnected)
+                Some(LinkEventKind::Disconnected(0))
             }
             // The frame has no meaning in this state.
             _ => self.over(),
         }
+    }
+
+    /// Ends a connection whose peer has not answered in time. Returns the event for its id.
+    fn expire(&mut self) -> Option<LinkEventKind> {
+        self.deadline.take_if(|end| *end <= Instant::now())?;
+        self.stage = Stage::Over;
+        if self.is_leaving {
+            return Some(LinkEventKind::Disconnected(-ETIMEDOUT));
+        }
+        // A peer that takes the acceptance later learns that it was too late.
+        self.send(&Frame::plain(Kind::Disconnect));
+        Some(LinkEventKind::Unreachable(-ETIMEDOUT))
     }
 
     /// Handles the answer to a lookup.
@@ -128,7 +145,10 @@ impl Link {
                 (Stage::Silent(..), Err(())) => return (told, true),
                 (Stage::Silent(..), Ok(None)) => return (told, !has_more),
                 (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(event)),
-                (_, Ok(None)) if has_more => return (told, false),
+                (_, Ok(None)) if has_more => {
+                    told.extend(self.expire().map(event));
+                    return (told, false);
+                }
                 (_, Ok(None) | Err(())) => {
                     told.extend(self.over().map(event));
                     return (told, false);

@@ -5,16 +5,16 @@ use core::time::Duration;
 
 use hal::event::{Queue, Ready};
 use libredox::Fd;
+use runtime::time::Instant;
 use syscall::flag::EventFlags;
 
 use super::{
     Frame, Kind, LINKS, Link, LinkEventKind, LinkId, Links, MOST_SILENT, Stage, Target, Transport,
 };
 
-/// The longest sleep: then the thread checks all links, which also finds the end of the driver.
+/// How often the thread checks all links: for the end of the driver, and for peers that do not
+/// answer.
 const LOOK: Duration = Duration::from_secs(1);
-/// Turns without such a sleep after which the thread checks all links, too.
-const MOST_TURNS: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
@@ -31,8 +31,8 @@ pub struct Worker {
     /// The links that the queue watches; 0 means none. A source stays in the queue for ever, so
     /// slots are reused.
     slots: Vec<LinkId>,
-    /// Turns since the last check of all links.
-    turns: u32,
+    /// When the next check of all links is due.
+    next_look: Instant,
     /// Links with bytes left after their share of a turn, which the queue does not report again.
     unfinished: Vec<LinkId>,
 }
@@ -49,7 +49,7 @@ impl Worker {
             queue,
             bell,
             slots: Vec::new(),
-            turns: 0,
+            next_look: Instant::now(),
             unfinished: Vec::new(),
         })
     }
@@ -96,9 +96,9 @@ impl Worker {
     /// Returns the links to check.
     fn due(&mut self, links: &Links, ready: &[Ready<Source>]) -> Vec<LinkId> {
         let mut due = core::mem::take(&mut self.unfinished);
-        self.turns += 1;
-        if (ready.is_empty() && due.is_empty()) || self.turns > MOST_TURNS {
-            self.turns = 0;
+        let now = Instant::now();
+        if (ready.is_empty() && due.is_empty()) || self.next_look <= now {
+            self.next_look = now + LOOK;
             return links.links.keys().copied().collect();
         }
         for of in ready {
