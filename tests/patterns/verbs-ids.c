@@ -68,6 +68,57 @@ static void ends_before_the_answer(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* The next event of a channel refuses this id's connection, with these words. */
+static void is_refused(struct rdma_event_channel *channel, struct rdma_cm_id *id,
+                       const char *words) {
+    struct rdma_cm_event *found;
+    CHECK(rdma_get_cm_event(channel, &found) == 0);
+    const struct rdma_conn_param *param = &found->param.conn;
+    CHECK(found->event == RDMA_CM_EVENT_REJECTED && found->status == BY_PROGRAM);
+    CHECK(found->id == id && param->private_data_len == strlen(words));
+    CHECK(param->private_data && memcmp(param->private_data, words, strlen(words)) == 0);
+    CHECK(rdma_ack_cm_event(found) == 0);
+}
+
+/* A request is answered once. Who has asked may refuse the answer until it has taken it. */
+static void answers_once(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *id = asking(channel);
+    struct rdma_cm_id *asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    FAILS(rdma_accept(id, &none), EINVAL);
+    CHECK(rdma_accept(asked, &none) == 0);
+    FAILS(rdma_accept(asked, &none), EINVAL);
+    FAILS(rdma_reject(asked, NULL, 0), EINVAL);
+    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    FAILS(rdma_accept(asked, &none), EINVAL);
+    FAILS(rdma_reject(asked, NULL, 0), EINVAL);
+    FAILS(rdma_reject(id, NULL, 0), EINVAL);
+    is_quiet(server);
+    is_quiet(channel);
+    CHECK(rdma_disconnect(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_DISCONNECTED, 0) == asked);
+    CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == id);
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(asked) == 0);
+
+    for (int is_early = 0; is_early < 2; is_early++) {
+        id = asking(channel);
+        asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+        if (!is_early) {
+            CHECK(rdma_accept(asked, &none) == 0);
+            CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id);
+        }
+        CHECK(rdma_reject(id, "no more", 7) == 0);
+        is_refused(server, asked, "no more");
+        FAILS(rdma_reject(id, NULL, 0), ENOTCONN);
+        FAILS(rdma_establish(id), ENOTCONN);
+        is_quiet(channel);
+        CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(asked) == 0);
+    }
+    CHECK(rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
 /* A client that says what only a server may say has no connection, and its server hears nothing of
  * one. */
 static void answers_for_the_server(struct rdma_event_channel *channel) {
@@ -499,6 +550,7 @@ int main(int count, char **words) {
     ends_before_the_answer(channel);
     ends_later(channel);
     answers_for_the_server(channel);
+    answers_once(channel);
     one_is_not_the_other(channel);
     moves(channel);
     no_backlog(channel);

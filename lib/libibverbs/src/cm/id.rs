@@ -232,6 +232,7 @@ impl Id {
         if self.link == 0 {
             return Err(EINVAL);
         }
+        link::check_answer(self.link, Kind::Reply)?;
         self.check(param)?;
         let (mut parameters, private) = self.offer(param)?;
         // What the peer asks for, as seen from this side, unless the program sets something else.
@@ -451,6 +452,7 @@ extern "C" fn rdma_reject(id: *mut Id, private: *const u8, length: u8) -> c_int 
     with(id, None, |id| {
         // SAFETY: the caller's bytes.
         let private = unsafe { list(private, length)? };
+        link::check_answer(id.link, Kind::Reject)?;
         let frame = Frame {
             private: private.to_vec(),
             ..Frame::plain(Kind::Reject)

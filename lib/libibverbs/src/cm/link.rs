@@ -17,7 +17,7 @@ use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use runtime::thread;
 use runtime::time::Instant;
 use scif::{Endpoint, Errno, Listener, PortId, RecvFlags, SendFlags};
-use syscall::error::{EHOSTUNREACH, ETIMEDOUT};
+use syscall::error::{EHOSTUNREACH, EINVAL, ETIMEDOUT};
 use syscall::flag::EventFlags;
 use verbs::Events;
 
@@ -129,6 +129,8 @@ struct Link {
     is_full: bool,
     /// Whether the peer's request, or this end's, was answered.
     is_answered: bool,
+    /// Whether this end, which has requested the connection, has told the peer that it can receive.
+    is_ready: bool,
     /// Whether both ends have accepted; an end before that is a refusal.
     is_established: bool,
     /// Whether this end has ended the connection, which the peer confirms.
@@ -171,6 +173,7 @@ impl Links {
             arrived: Vec::new(),
             is_full: false,
             is_answered: false,
+            is_ready: false,
             is_established: false,
             is_leaving: false,
             deadline: None,
@@ -361,6 +364,17 @@ pub fn forget(id: LinkId, place: usize, channel: &Channel) {
     orphans.into_iter().for_each(|orphan| links.end(orphan));
 }
 
+/// # Errors
+/// `EINVAL` if the program of a connection cannot accept or refuse it in its present state.
+pub fn check_answer(id: LinkId, kind: Kind) -> Result<()> {
+    let links = LINKS.lock();
+    let link = links.links.get(&id);
+    match link.is_none_or(|link| link.may_answer(kind)) {
+        true => Ok(()),
+        false => Err(EINVAL),
+    }
+}
+
 /// Sends a frame. Returns whether the peer can receive it.
 pub fn send(id: LinkId, frame: &Frame) -> bool {
     let mut links = LINKS.lock();
@@ -373,6 +387,7 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     if matches!(frame.kind, Kind::Reply | Kind::Reject) {
         link.is_answered = true;
     }
+    link.is_ready |= frame.kind == Kind::Ready;
     let is_leaving = frame.kind == Kind::Disconnect;
     if frame.kind == Kind::Reply || is_leaving && !link.is_leaving {
         link.deadline = Some(Instant::now() + PATIENCE);
@@ -425,6 +440,16 @@ impl Link {
                 endpoint.send(&bytes, SendFlags::empty()) == Ok(bytes.len())
             }
             Transport::Listener(_) => false,
+        }
+    }
+
+    /// Whether the program can answer like this: who was asked does it once. Who has asked can
+    /// refuse the answer, until it has taken it.
+    fn may_answer(&self, kind: Kind) -> bool {
+        match (self.part, kind) {
+            (Part::Client, Kind::Reject) => !self.is_ready,
+            (Part::Client, _) => false,
+            _ => !self.is_answered,
         }
     }
 

@@ -30,7 +30,8 @@ impl Link {
                 (self.is_answered, self.is_established) = (true, true);
                 Some(LinkEventKind::Reply(frame))
             }
-            Kind::Reject if is_asking => {
+            // A server has accepted, and its client does not want that.
+            Kind::Reject if is_asking || self.part == Part::Server && !self.is_established => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Rejected(BY_PROGRAM, frame.private))
             }
