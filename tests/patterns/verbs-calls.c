@@ -106,9 +106,14 @@ static void addresses(void) {
     attr.path_mtu = IBV_MTU_4096;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 12;
-    GIVES(ibv_modify_qp(one.qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0);
+    int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    /* The port has one global address. */
+    attr.ah_attr.grh.sgid_index = 3;
+    GIVES(ibv_modify_qp(one.qp, &attr, mask), EINVAL);
+    CHECK(one.qp->state == IBV_QPS_INIT);
+    attr.ah_attr.grh.sgid_index = 0;
+    GIVES(ibv_modify_qp(one.qp, &attr, mask), 0);
     memset(&attr, 0, sizeof attr);
     GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_AV, &init), 0);
     struct ibv_ah_attr *found = &attr.ah_attr;

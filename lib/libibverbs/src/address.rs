@@ -19,15 +19,24 @@ pub fn lid_of(attr: &AhAttr) -> u16 {
     }
 }
 
+/// Checks the port from which a destination is reached.
+///
+/// # Errors
+/// `EINVAL` for another one than the only port, or another global identifier than its only one.
+pub fn check_source(attr: &AhAttr) -> Result<()> {
+    match attr.port_num != 1 || attr.is_global != 0 && attr.sgid_index != 0 {
+        true => Err(EINVAL),
+        false => Ok(()),
+    }
+}
+
 fn create(pd: *mut Pd, attr: *const AhAttr) -> Result<Ah> {
     // SAFETY: a domain of ours, its context, and the caller's structure.
     let (domain, context, attr) = unsafe {
         let domain = get(pd)?;
         (domain, get(domain.context)?, get(attr)?)
     };
-    if attr.port_num != 1 || attr.is_global != 0 && attr.sgid_index != 0 {
-        return Err(EINVAL);
-    }
+    check_source(attr)?;
     let global = (attr.is_global != 0).then_some(GlobalRoute {
         gid: attr.dgid.0,
         flow_label: attr.flow_label,

@@ -10,7 +10,7 @@ use verbs::context::{MAX_INLINE, QpView};
 use verbs::table::Id;
 use verbs::{Access, AttributeMask, Attributes, Capacity, QpInit, QpState, QpType};
 
-use crate::address::lid_of;
+use crate::address::{check_source, lid_of};
 use crate::place::{Region, get, get_mut};
 use crate::shared::Xrcd;
 use crate::types::{
@@ -234,9 +234,7 @@ fn attributes(attr: &QpAttr, mask: AttributeMask) -> Result<Attributes> {
         new.cur_state = state_of(attr.cur_qp_state)?;
     }
     if mask.contains(AttributeMask::AV) {
-        if attr.ah_attr.port_num != 1 {
-            return Err(EINVAL);
-        }
+        check_source(&attr.ah_attr)?;
         new.dlid = lid_of(&attr.ah_attr);
     }
     if mask.contains(AttributeMask::PATH_MTU) {
