@@ -378,6 +378,36 @@ static void refused_are_flushed(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+static int retries_of(struct rdma_cm_id *id) {
+    struct ibv_qp_attr attr = { 0 };
+    struct ibv_qp_init_attr init;
+    CHECK(ibv_query_qp(id->qp, &attr, IBV_QP_RETRY_CNT, &init) == 0);
+    return attr.retry_cnt;
+}
+
+/* Both queue pairs try as often as the one that asks wants. */
+static void asker_chooses_retries(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4);
+    struct rdma_conn_param few = { .retry_count = 3 }, many = { .retry_count = 6 };
+    struct rdma_conn_param *answers[] = { &many, &none, NULL };
+    for (int i = 0; i < 3; i++) {
+        struct ibv_qp_init_attr attr = reliable, other = reliable;
+        struct rdma_cm_id *id = resolved(channel, &attr), *asked;
+        CHECK(rdma_connect(id, &few) == 0);
+        asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+        CHECK(rdma_create_qp(asked, NULL, &other) == 0 && rdma_accept(asked, answers[i]) == 0);
+        CHECK(next(channel, RDMA_CM_EVENT_ESTABLISHED, 0) == id);
+        CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+        CHECK(retries_of(id) == 3 && retries_of(asked) == 3);
+        end_with_queue_pair(asked);
+        CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == id);
+        end_with_queue_pair(id);
+    }
+    CHECK(rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
 /* Where an id is, in words of InfiniBand: both ends are this node. */
 static void is_here(struct rdma_cm_id *id, int has_peer) {
     struct rdma_ib_addr *found = &id->route.addr.addr.ibaddr;
@@ -558,6 +588,7 @@ int main(int count, char **words) {
     retries(channel);
     addresses();
     refused_are_flushed(channel);
+    asker_chooses_retries(channel);
     places(channel);
     arguments(channel);
     waits();

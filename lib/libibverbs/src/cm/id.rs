@@ -235,6 +235,8 @@ impl Id {
         link::check_answer(self.link, Kind::Reply)?;
         self.check(param)?;
         let (mut parameters, private) = self.offer(param)?;
+        // Only the one that asks chooses this.
+        parameters.retry_count = self.own.retry_count;
         // What the peer asks for, as seen from this side, unless the program sets something else.
         if param.is_none_or(|param| param.responder_resources == ALL_RESOURCES) {
             parameters.responder_resources = self.own.responder_resources.min(MOST_RESOURCES);

@@ -171,7 +171,7 @@ fn attributes(id: &Id, state: QpState) -> Result<(QpAttr, M)> {
         max_dest_rd_atomic: own.responder_resources,
         min_rnr_timer: RNR_TIMER,
         timeout: TIMEOUT,
-        retry_cnt: own.retry_count.max(peer.retry_count),
+        retry_cnt: own.retry_count,
         // The peer, which posts the receives, decides how often this end retries.
         rnr_retry: peer.rnr_retry_count,
         max_rd_atomic: own.initiator_depth.min(peer.responder_resources),
