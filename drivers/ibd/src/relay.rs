@@ -18,11 +18,12 @@ use runtime::fs;
 use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
+use verbs::shares::surplus;
 use verbs_core::address;
 
 use crate::group::{Assembly, MOST_BYTES};
 use crate::listening::Listening;
-use crate::shares::{surplus, surplus_of_node, users};
+use crate::shares::{surplus_of_node, users};
 
 /// Most connections of programs.
 const MOST_PROGRAMS: usize = 512;

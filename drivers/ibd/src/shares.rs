@@ -29,19 +29,6 @@ pub fn users(ports: &str, contexts: &str) -> BTreeMap<u16, u32> {
         .collect()
 }
 
-/// Chooses the connection to close: the oldest of a user who has most. `users` has the user of
-/// each connection, the oldest first. Connections whose user is unknown count as one user's.
-pub fn surplus(users: &[Option<u32>]) -> Option<usize> {
-    let mut counts = BTreeMap::new();
-    for user in users {
-        *counts.entry(user).or_insert(0) += 1;
-    }
-    let most = counts.values().copied().max()?;
-    users
-        .iter()
-        .position(|user| counts.get(user) == Some(&most))
-}
-
 /// Chooses the connection to close before another one from `node` is taken: the node's oldest, if
 /// it has as many as a node may have. `nodes` has the node of each connection, the oldest first.
 pub fn surplus_of_node(nodes: impl Iterator<Item = u16>, node: u16) -> Option<usize> {
@@ -53,7 +40,7 @@ pub fn surplus_of_node(nodes: impl Iterator<Item = u16>, node: u16) -> Option<us
 
 #[cfg(test)]
 mod tests {
-    use super::{surplus, surplus_of_node, users};
+    use super::{surplus_of_node, users};
 
     #[test]
     fn ports_have_users() {
@@ -70,18 +57,6 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_loses_the_oldest() {
-        let [root, one, other] = [Some(0), Some(1000), Some(1001)];
-        assert_eq!(surplus(&[root, one, other, one]), Some(1));
-        // This holds for the newest connection's user, too.
-        assert_eq!(surplus(&[root, one, root, one, one]), Some(1));
-        assert_eq!(surplus(&[root, None, one, None]), Some(1));
-        // Nobody has more than the others.
-        assert_eq!(surplus(&[other, root, one]), Some(0));
-        assert_eq!(surplus(&[]), None);
-    }
-
-    #[test]
     fn a_node_loses_its_own_oldest() {
         for (nodes, expected) in [
             (&[][..], None),
@@ -93,22 +68,5 @@ mod tests {
             let nodes = nodes.iter().copied();
             assert_eq!(surplus_of_node(nodes, 1), expected);
         }
-    }
-
-    #[test]
-    fn one_of_few_stays_whatever_another_makes() {
-        let mut lanes = vec![Some(0)];
-        for _ in 0..600 {
-            lanes.push(Some(1000));
-            if lanes.len() > 512 {
-                lanes.remove(surplus(&lanes).unwrap());
-            }
-        }
-        lanes.push(Some(1001));
-        lanes.remove(surplus(&lanes).unwrap());
-        assert_eq!(
-            (lanes[0], lanes[511], lanes.len()),
-            (Some(0), Some(1001), 512)
-        );
     }
 }

@@ -54,6 +54,7 @@ mod queue_pair;
 pub mod raw;
 pub mod relay;
 pub mod report;
+pub mod shares;
 mod state;
 #[cfg(feature = "std")]
 mod std_io;

@@ -16,6 +16,7 @@ use verbs_core::table::Id;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
+use crate::shares::surplus;
 
 /// Bits of a queue pair's number that are the index.
 const INDEX_BITS: u32 = 8;
@@ -508,16 +509,21 @@ impl Links {
     }
 }
 
-/// Ends the oldest connections without a greeting: they must not keep out those that send one.
+/// Ends connections without a greeting, the oldest of the node with most: they must not keep out
+/// those that send one.
 fn bound_silent(pending: &mut Vec<Pending>) {
-    let is_silent = |pending: &Pending| matches!(pending, Pending::Accepted { .. });
-    let count = pending.iter().filter(|of| is_silent(of)).count();
-    let mut surplus = count.saturating_sub(MOST_SILENT);
-    pending.retain(|of| {
-        let is_over = surplus > 0 && is_silent(of);
-        surplus -= usize::from(is_over);
-        !is_over
-    });
+    loop {
+        let silent = pending.iter().enumerate().filter_map(|(at, of)| match of {
+            Pending::Accepted { peer, .. } => Some((at, peer.node())),
+            _ => None,
+        });
+        let (places, nodes): (Vec<usize>, Vec<NodeId>) = silent.unzip();
+        let over = surplus(&nodes).filter(|_| nodes.len() > MOST_SILENT);
+        match over.and_then(|at| places.get(at)) {
+            Some(at) => drop(pending.remove(*at)),
+            None => return,
+        }
+    }
 }
 
 /// The result of a step of a connection in the making.

@@ -1,9 +1,10 @@
 //! Tests of connections that are being made.
 
+use scif::PortId;
 use syscall::error::EMFILE;
 use verbs_core::table::Id;
 
-use super::{FIRST_PAUSE, Links, MOST_SILENT, Pending};
+use super::{FIRST_PAUSE, Links, MOST_SILENT, Pending, bound_silent};
 use crate::played::Driver;
 
 fn accepted(links: &Links) -> usize {
@@ -63,5 +64,31 @@ fn a_peer_that_connects_without_end_ends_no_turn() {
             assert_eq!(accepted(&links), MOST_SILENT);
             assert_eq!(links.next_try(), Some(7), "others wait");
         }
+    });
+}
+
+#[test]
+fn a_node_that_connects_without_end_keeps_out_no_other() {
+    let driver = Driver::default();
+    driver.play(|| {
+        let mut pending = Vec::new();
+        for port in 0..2 * MOST_SILENT as u16 {
+            pending.push(Pending::Accepted {
+                own: 2000,
+                peer: PortId::new(if port == 3 { 2 } else { 1 }, port),
+                endpoint: driver.endpoint(),
+                hello: Vec::new(),
+                is_watched: false,
+            });
+            bound_silent(&mut pending);
+        }
+        let peers = pending.iter().filter_map(|of| match of {
+            Pending::Accepted { peer, .. } => Some((peer.node(), peer.port())),
+            _ => None,
+        });
+        let peers: Vec<_> = peers.collect();
+        assert_eq!(peers.len(), MOST_SILENT);
+        // The other node's oldest, and the newest of this one.
+        assert_eq!((peers[0], peers[1]), ((2, 3), (1, 129)));
     });
 }

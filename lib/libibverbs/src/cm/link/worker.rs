@@ -6,7 +6,9 @@ use core::time::Duration;
 use hal::event::{Queue, Ready};
 use libredox::Fd;
 use runtime::time::Instant;
+use scif::NodeId;
 use syscall::flag::EventFlags;
+use verbs::shares::surplus;
 
 use super::{
     Frame, Kind, LINKS, Link, LinkEventKind, LinkId, Links, MOST_SILENT, Stage, Target, Transport,
@@ -244,13 +246,26 @@ fn accept(links: &mut Links, id: LinkId) -> Accepted {
             accepted.new.push(new);
         }
     }
-    // Silent peers must not keep out the others.
-    let is_silent = |link: &Link| matches!(link.stage, Stage::Silent(..));
-    while links.links.values().filter(|link| is_silent(link)).count() > MOST_SILENT {
-        let oldest = links.links.iter().find(|(_, link)| is_silent(link));
-        if let Some(id) = oldest.map(|(id, _)| *id) {
-            links.links.remove(&id);
+    bound_silent(links);
+    accepted
+}
+
+/// Ends connections without a request, the oldest of the node with most: they must not keep out
+/// those that send one.
+fn bound_silent(links: &mut Links) {
+    loop {
+        let silent = links
+            .links
+            .iter()
+            .filter_map(|(id, link)| match link.stage {
+                Stage::Silent(_, peer, _) => Some((*id, peer.node())),
+                _ => None,
+            });
+        let (ids, nodes): (Vec<LinkId>, Vec<NodeId>) = silent.unzip();
+        let over = surplus(&nodes).filter(|_| nodes.len() > MOST_SILENT);
+        match over.and_then(|at| ids.get(at)) {
+            Some(id) => drop(links.links.remove(id)),
+            None => return,
         }
     }
-    accepted
 }
