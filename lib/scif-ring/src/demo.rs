@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::convert::Infallible;
 
 use crate::access::{RingMemory, Side, Word};
-use crate::validity::ValidityMemory;
+use crate::validity::{EpochOwner, ValidityMemory};
 
 /// The memory of one side.
 struct Own {
@@ -118,19 +118,25 @@ impl ValidityMemory for Epoch {
         self.epoch
     }
 
-    fn set_epoch(&mut self, epoch: u32) {
-        self.epoch = epoch;
-    }
-
-    fn busy(&self) -> u32 {
-        self.busy
-    }
-
     fn add_busy(&mut self) {
         self.busy += 1;
     }
 
     fn remove_busy(&mut self) {
         self.busy -= 1;
+    }
+}
+
+impl EpochOwner for Epoch {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+    }
+
+    fn busy(&self) -> u32 {
+        self.busy
     }
 }

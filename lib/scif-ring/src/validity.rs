@@ -21,16 +21,11 @@
 //! assert!(!enter(&mut page, known));
 //! ```
 
-/// The words of the control page that hold the epoch and the count of busy clients.
+/// A client's access to the words of the control page that hold the epoch and the count of busy
+/// clients.
 pub trait ValidityMemory {
     /// Loads the epoch (acquire).
     fn epoch(&self) -> u32;
-
-    /// Stores the epoch (release), followed by a full fence. For the daemon only.
-    fn set_epoch(&mut self, epoch: u32);
-
-    /// Loads the count of busy clients (acquire).
-    fn busy(&self) -> u32;
 
     /// Adds 1 to the count of busy clients, atomically, followed by a full fence. (On x86 the
     /// locked add is both.)
@@ -38,6 +33,18 @@ pub trait ValidityMemory {
 
     /// Subtracts 1 from the count of busy clients, atomically (release).
     fn remove_busy(&mut self);
+}
+
+/// The daemon's access to these words.
+pub trait EpochOwner {
+    /// The epoch that it has stored last.
+    fn epoch(&self) -> u32;
+
+    /// Stores the epoch (release), followed by a full fence.
+    fn set_epoch(&mut self, epoch: u32);
+
+    /// Loads the count of busy clients (acquire).
+    fn busy(&self) -> u32;
 }
 
 /// Begins a copy to or from windows that were valid in the epoch `known`. `false`: something has
@@ -64,12 +71,12 @@ pub fn leave<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
 }
 
 /// For the daemon, when a window goes: clients that enter from now on do not copy.
-pub fn advance<M: ValidityMemory>(mem: &mut M) {
+pub fn advance<M: EpochOwner>(mem: &mut M) {
     let epoch = mem.epoch().wrapping_add(1);
     mem.set_epoch(epoch);
 }
 
 /// For the daemon: whether all clients that entered before [`advance`] have left.
-pub fn is_idle<M: ValidityMemory>(mem: &M) -> bool {
+pub fn is_idle<M: EpochOwner>(mem: &M) -> bool {
     mem.busy() == 0
 }

@@ -15,7 +15,7 @@ use loom::thread;
 
 use model::{End, check, pair, receive_all, send_all};
 
-use scif_ring::validity::{self, ValidityMemory};
+use scif_ring::validity::{self, EpochOwner, ValidityMemory};
 use scif_ring::{Consumer, Producer, RingError, RingMemory, Side, Word};
 
 /// A producer that never waits for room, a consumer that sleeps for bytes.
@@ -312,17 +312,6 @@ impl<const FENCES: bool> ValidityMemory for Handle<FENCES> {
         self.0.epoch.load(Acquire)
     }
 
-    fn set_epoch(&mut self, epoch: u32) {
-        self.0.epoch.store(epoch, Release);
-        if FENCES {
-            fence(SeqCst);
-        }
-    }
-
-    fn busy(&self) -> u32 {
-        self.0.busy.load(Acquire)
-    }
-
     fn add_busy(&mut self) {
         self.0.busy.fetch_add(1, AcqRel);
         if FENCES {
@@ -332,6 +321,23 @@ impl<const FENCES: bool> ValidityMemory for Handle<FENCES> {
 
     fn remove_busy(&mut self) {
         self.0.busy.fetch_sub(1, Release);
+    }
+}
+
+impl<const FENCES: bool> EpochOwner for Handle<FENCES> {
+    fn epoch(&self) -> u32 {
+        self.0.epoch.load(Acquire)
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        self.0.epoch.store(epoch, Release);
+        if FENCES {
+            fence(SeqCst);
+        }
+    }
+
+    fn busy(&self) -> u32 {
+        self.0.busy.load(Acquire)
     }
 }
 

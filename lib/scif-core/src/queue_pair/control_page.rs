@@ -6,7 +6,7 @@ use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS, STATE_OFFSET,
     TRANSFERS_OFFSET, rma_busy_offset, rma_busy_slot,
 };
-use scif_ring::validity::{self, ValidityMemory};
+use scif_ring::validity::{self, EpochOwner};
 
 use crate::base::memory::Memory;
 
@@ -33,7 +33,7 @@ struct Words<'a> {
     page: &'a mut ControlPage,
 }
 
-impl ValidityMemory for Words<'_> {
+impl EpochOwner for Words<'_> {
     fn epoch(&self) -> u32 {
         self.page.epoch
     }
@@ -51,11 +51,6 @@ impl ValidityMemory for Words<'_> {
         // The words may hold any numbers.
         busy.fold(0, u32::saturating_add)
     }
-
-    // Only clients count copies.
-    fn add_busy(&mut self) {}
-
-    fn remove_busy(&mut self) {}
 }
 
 impl ControlPage {

@@ -163,16 +163,6 @@ impl ValidityMemory for &Control {
             .load(Ordering::Acquire)
     }
 
-    fn set_epoch(&mut self, epoch: u32) {
-        // Only the daemon changes the epoch; the trait asks for this method.
-        self.u32_at::<{ EPOCH_OFFSET as usize }>()
-            .store(epoch, Ordering::SeqCst);
-    }
-
-    fn busy(&self) -> u32 {
-        self.busy_word().load(Ordering::Acquire)
-    }
-
     #[inline]
     fn add_busy(&mut self) {
         self.busy_word().fetch_add(1, Ordering::SeqCst);

@@ -231,16 +231,6 @@ impl ValidityMemory for View<'_> {
         word.load(Ordering::Acquire)
     }
 
-    fn set_epoch(&mut self, epoch: u32) {
-        let word = self.0.control.u32_at::<{ EPOCH_OFFSET as usize }>();
-        word.store(epoch, Ordering::SeqCst);
-    }
-
-    fn busy(&self) -> u32 {
-        let word = self.busy_word();
-        word.load(Ordering::Acquire)
-    }
-
     #[inline]
     fn add_busy(&mut self) {
         let word = self.busy_word();

@@ -70,21 +70,14 @@ impl ValidityMemory for Mapped {
         self.mem.load_index(self.control + EPOCH_OFFSET)
     }
 
-    // Only the daemon sets the epoch.
-    fn set_epoch(&mut self, _epoch: u32) {}
-
-    fn busy(&self) -> u32 {
-        self.mem.load_index(self.busy_word())
-    }
-
     fn add_busy(&mut self) {
-        let busy = self.busy().wrapping_add(1);
-        self.mem.store_index(self.busy_word(), busy);
+        let busy = self.mem.load_index(self.busy_word());
+        self.mem.store_index(self.busy_word(), busy.wrapping_add(1));
     }
 
     fn remove_busy(&mut self) {
-        let busy = self.busy().wrapping_sub(1);
-        self.mem.store_index(self.busy_word(), busy);
+        let busy = self.mem.load_index(self.busy_word());
+        self.mem.store_index(self.busy_word(), busy.wrapping_sub(1));
     }
 }
 
