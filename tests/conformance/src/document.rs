@@ -2,7 +2,9 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
+use crate::ask::{ERR, HUP, IN, OUT};
 use crate::cases::states;
 use crate::table::{Ours, Row, SECTIONS, Test};
 
@@ -43,10 +45,26 @@ pub fn page() -> String {
     page
 }
 
+/// The names of bits of readiness.
+fn readiness(bits: u32) -> String {
+    let names = [(IN, "IN"), (OUT, "OUT"), (ERR, "ERR"), (HUP, "HUP")];
+    let set: Vec<&str> = names
+        .into_iter()
+        .filter_map(|(bit, name)| (bits & bit != 0).then_some(name))
+        .collect();
+    match set.as_slice() {
+        [] => "nothing".to_string(),
+        set => set.join(" and "),
+    }
+}
+
 fn line(row: &Row) -> String {
     let ours = match row.ours {
         Ours::Fails(error) => error.symbol().to_string(),
+        // An offset, as the other numbers are no whole pages.
+        Ours::Gives(value) if value > 0 && value % 4096 == 0 => format!("{value:#x}"),
         Ours::Gives(value) => value.to_string(),
+        Ours::Ready(bits) => readiness(bits),
         Ours::Succeeds => "succeeds".to_string(),
         Ours::Says(text) => text.to_string(),
     };

@@ -95,6 +95,7 @@ fn run_row(bench: &mut Bench<'_>, row: &Row) -> Checked {
     match row.ours {
         Ours::Fails(error) => bench.fails(ask, error),
         Ours::Gives(value) => bench.gives(ask, value),
+        Ours::Ready(bits) => bench.gives(ask, bits.into()),
         Ours::Succeeds => bench.ok(ask).map(|_| ()),
         Ours::Says(_) => Err("a row that says nothing to compare with".into()),
     }

@@ -15,6 +15,8 @@ pub enum Ours {
     Fails(Error),
     /// The call succeeds with this value.
     Gives(i64),
+    /// The call succeeds with these bits of readiness.
+    Ready(u32),
     /// The call succeeds; its value varies.
     Succeeds,
     /// A description; the case checks it.
@@ -123,6 +125,15 @@ impl Row {
         prepare: fn(&mut Bench<'_>) -> Checked<Ask>,
     ) -> Row {
         Row::new(texts, Ours::Gives(value), Test::Call(prepare))
+    }
+
+    /// The row of a `poll` that reports these bits.
+    pub const fn ready(
+        texts: [&'static str; 3],
+        bits: u32,
+        prepare: fn(&mut Bench<'_>) -> Checked<Ask>,
+    ) -> Row {
+        Row::new(texts, Ours::Ready(bits), Test::Call(prepare))
     }
 
     /// The row of a call that succeeds.

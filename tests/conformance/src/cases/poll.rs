@@ -10,16 +10,16 @@ pub const POLL: Section = Section {
     word: "poll",
     about: "Poll reports levels, not edges. ERR and HUP are reported whether asked for or not.",
     rows: &[
-        Row::gives(["unbound", "–", "ERR"], ERR as i64, |b| {
+        Row::ready(["unbound", "–", "ERR"], ERR, |b| {
             Ok(b.open(Side::A)?.poll(IN | OUT))
         }),
-        Row::gives(["bound", "–", "ERR"], ERR as i64, |b| {
+        Row::ready(["bound", "–", "ERR"], ERR, |b| {
             Ok(b.bound(Side::A)?.0.poll(IN | OUT))
         }),
-        Row::gives(["listening, no request", "–", "nothing"], 0, |b| {
+        Row::ready(["listening, no request", "–", "nothing"], 0, |b| {
             Ok(b.listener(Side::A, 1)?.0.poll(IN | OUT))
         }),
-        Row::gives(
+        Row::ready(
             [
                 "listening, no request, IN not asked for",
                 "–",
@@ -34,21 +34,19 @@ pub const POLL: Section = Section {
             let listener = b.request(active)?;
             b.becomes(listener.poll(IN | OUT), IN.into())
         }),
-        Row::gives(
-            ["connected, nothing to receive", "OUT", "OUT"],
-            OUT as i64,
-            |b| Ok(b.pair()?.0.poll(IN | OUT)),
-        ),
-        Row::gives(
+        Row::ready(["connected, nothing to receive", "OUT", "OUT"], OUT, |b| {
+            Ok(b.pair()?.0.poll(IN | OUT))
+        }),
+        Row::ready(
             ["connected, a byte to receive", "IN and OUT", "IN and OUT"],
-            (IN | OUT) as i64,
+            (IN | OUT),
             |b| {
                 let (active, passive) = b.pair()?;
                 b.gives(active.send(1, BLOCK), 1)?;
                 Ok(passive.poll(IN | OUT))
             },
         ),
-        Row::gives(["connected, no room", "no OUT", "no OUT"], 0, |b| {
+        Row::ready(["connected, no room", "no OUT", "no OUT"], 0, |b| {
             let (active, _) = b.pair()?;
             b.fill_ring(active)?;
             Ok(active.poll(IN | OUT))
@@ -78,7 +76,7 @@ pub const POLL: Section = Section {
         .because(
             "OUT tells of room, not of who waits for it; bytes of a blocking send stay together",
         ),
-        Row::gives(
+        Row::ready(
             [
                 "connected, only IN asked for",
                 "what was asked for",
@@ -87,7 +85,7 @@ pub const POLL: Section = Section {
             0,
             |b| Ok(b.pair()?.0.poll(IN)),
         ),
-        Row::gives(["nothing asked for", "–", "nothing"], 0, |b| {
+        Row::ready(["nothing asked for", "–", "nothing"], 0, |b| {
             Ok(b.pair()?.0.poll(0))
         }),
         Row::story(
