@@ -6,6 +6,7 @@ use crate::base::context::Context;
 use crate::base::event::Event;
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
+use crate::connection::credit::Enough;
 use crate::engine::Engine;
 use crate::rma::copy_engine::CopyEngine;
 
@@ -24,7 +25,7 @@ impl Engine {
         }
         // Full rings may have room at any time, so they are polled in every iteration.
         self.nodes.retry_full_rings(mem, &self.cx);
-        (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
+        (self.connections).resume_credit_waiters(mem, &mut self.cx, Enough::HalfRing);
         self.lose_failed_nodes();
         self.nodes.set_timers(&mut self.cx);
     }
@@ -39,7 +40,7 @@ impl Engine {
             Timer::Quiesce => self.check_quiescing(mem),
             Timer::CreditUpdate => self.connections.send_credit_updates(mem),
             Timer::CreditGrowth => {
-                (self.connections).resume_credit_waiters(mem, &mut self.cx, true);
+                (self.connections).resume_credit_waiters(mem, &mut self.cx, Enough::AnyByte);
             }
         }
     }

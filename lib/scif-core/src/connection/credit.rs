@@ -14,6 +14,15 @@ use crate::connection::{Connection, Connections, Phase};
 /// Nanoseconds for which a sender waits for room of less than half a ring to grow.
 const CREDIT_GROWTH_NS: u64 = 1_000_000;
 
+/// How much room in the peer's ring lets a sender continue.
+#[derive(Clone, Copy)]
+pub(crate) enum Enough {
+    /// Half of the ring.
+    HalfRing,
+    /// Any: the sender has waited long enough for more.
+    AnyByte,
+}
+
 impl Connections {
     /// Notes that a sender waits for room at the peer. Does nothing if the peer can be armed.
     pub(super) fn wait_for_credit(&mut self, cx: &Context, id: ConnectionId) {
@@ -36,7 +45,7 @@ impl Connections {
         id: ConnectionId,
     ) -> bool {
         let connection = self.table.get_mut(id).filter(|c| c.awaits_credit);
-        if connection.is_none_or(|connection| connection.has_credit(mem, true)) {
+        if connection.is_none_or(|connection| connection.has_credit(mem, Enough::HalfRing)) {
             return false;
         }
         let at = cx.after(CREDIT_GROWTH_NS);
@@ -48,16 +57,16 @@ impl Connections {
     pub(crate) fn any_credit(&mut self, mem: &mut dyn Memory) -> bool {
         self.credit_waiters.iter().any(|id| {
             let connection = self.table.get_mut(*id);
-            connection.is_none_or(|connection| connection.has_credit(mem, true))
+            connection.is_none_or(|connection| connection.has_credit(mem, Enough::HalfRing))
         })
     }
 
-    /// Wakes the senders that have half of a ring or, when `is_time`, any room.
+    /// Wakes the senders that have enough room.
     pub(crate) fn resume_credit_waiters(
         &mut self,
         mem: &mut dyn Memory,
         cx: &mut Context,
-        is_time: bool,
+        enough: Enough,
     ) {
         if self.credit_waiters.is_empty() {
             return;
@@ -66,7 +75,7 @@ impl Connections {
             let Some(connection) = self.table.get_mut(*id) else {
                 return false;
             };
-            if !connection.has_credit(mem, !is_time) {
+            if !connection.has_credit(mem, enough) {
                 return true;
             }
             connection.awaits_credit = false;
@@ -82,13 +91,16 @@ impl Connections {
 }
 
 impl Connection {
-    /// Whether the peer's ring has room: for half of the ring if `half`, else for any byte.
-    fn has_credit(&mut self, mem: &mut dyn Memory, half: bool) -> bool {
+    /// Whether the peer's ring has enough room.
+    fn has_credit(&mut self, mem: &mut dyn Memory, enough: Enough) -> bool {
         let Some(rings) = &mut self.rings else {
             // The connection is over: the sender gets an error.
             return true;
         };
-        let least = if half { rings.peer_ring_bytes() / 2 } else { 1 };
+        let least = match enough {
+            Enough::HalfRing => rings.peer_ring_bytes() / 2,
+            Enough::AnyByte => 1,
+        };
         // If the rings are broken, the sender finds that out.
         rings.room(mem).map_or(true, |room| room >= least)
     }

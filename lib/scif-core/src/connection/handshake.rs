@@ -12,9 +12,9 @@ use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::timers::Timer;
 use crate::connection::notify::Notifications;
-use crate::connection::{Connection, Connections, Phase};
+use crate::connection::{Connection, Connections, Moved, Phase};
 use crate::queue_pair::block::{Block, RemoteQueuePair};
-use crate::queue_pair::rings::Rings;
+use crate::queue_pair::rings::{Queued, Rings};
 use scif_abi::flags::Readiness;
 
 // How they begin.
@@ -47,8 +47,8 @@ impl Connections {
             notify: Notifications::default(),
             awaits_credit: false,
             polled_from: None,
-            moved: [0; 2],
-            queued: [0; 2],
+            moved: Moved::default(),
+            queued: Queued::default(),
             control_page: None,
             was_shared: false,
             stored: None,

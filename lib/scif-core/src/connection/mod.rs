@@ -33,7 +33,7 @@ use crate::connection::polled::Polled;
 use crate::connection::ring_budget::RingBudget;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::control_page::ControlPage;
-use crate::queue_pair::rings::Rings;
+use crate::queue_pair::rings::{Queued, Rings};
 
 /// The state of a connection towards its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,10 @@ pub(crate) struct Connection {
     /// While the connection is polled for bytes, the peer's write index at the beginning.
     polled_from: Option<u32>,
     /// Bytes sent and received, if the rings were reset.
-    moved: [u64; 2],
+    moved: Moved,
     /// Bytes not received yet, here and by the peer, at the last
     /// [`refresh`](Connections::refresh).
-    queued: [u64; 2],
+    queued: Queued,
     /// The page shared with bypass clients, while there are any.
     control_page: Option<ControlPage>,
     /// Whether there have ever been clients here, or at the other end within this node: they may
@@ -105,6 +105,13 @@ pub(crate) struct Connection {
     /// Whether the peer's DISCNCT must be acknowledged once no client has the peer's memory
     /// mapped.
     owes_ack: bool,
+}
+
+/// Bytes that a connection has moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 impl Connection {
@@ -134,9 +141,11 @@ impl Connection {
     }
 
     /// Bytes sent and received, as far as this engine has seen.
-    pub(crate) fn moved(&self) -> [u64; 2] {
-        let of_rings = |rings: &Rings| [Side::Send, Side::Receive].map(|side| rings.position(side));
-        self.rings.as_ref().map_or(self.moved, of_rings)
+    pub(crate) fn moved(&self) -> Moved {
+        self.rings.as_ref().map_or(self.moved, |rings| Moved {
+            sent: rings.position(Side::Send),
+            received: rings.position(Side::Receive),
+        })
     }
 
     /// The report for the peer of our stores into its ring, as in
@@ -151,7 +160,7 @@ impl Connection {
 
     /// Bytes not received yet, here and by the peer, at the last
     /// [`refresh`](Connections::refresh).
-    pub(crate) fn queued(&self) -> [u64; 2] {
+    pub(crate) fn queued(&self) -> Queued {
         self.queued
     }
 

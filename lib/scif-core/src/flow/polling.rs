@@ -7,6 +7,7 @@
 //! doorbells and notifications again.
 
 use crate::base::memory::Memory;
+use crate::connection::credit::Enough;
 use crate::engine::Engine;
 
 impl Engine {
@@ -30,7 +31,7 @@ impl Engine {
     /// Receives and handles messages that come without a doorbell, and wakes programs where there
     /// are bytes or room.
     pub fn poll_rings(&mut self, mem: &mut dyn Memory) {
-        (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
+        (self.connections).resume_credit_waiters(mem, &mut self.cx, Enough::HalfRing);
         for id in self.connections.take_polled(mem, &mut self.cx) {
             self.reset_connection(id);
         }

@@ -200,6 +200,13 @@ impl Access<'_> {
     }
 }
 
+/// Bytes of a connection that wait to be received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    pub(crate) here: u64,
+    pub(crate) at_peer: u64,
+}
+
 impl Rings {
     pub(crate) fn new(own: &Block, remote: &RemoteQueuePair, is_armable: bool) -> Rings {
         Rings {
@@ -383,14 +390,16 @@ impl Rings {
         Ok(consumer.publish(&mut access)?)
     }
 
-    /// How many bytes wait to be taken, here and by the peer; 0 where clients are too busy to
-    /// tell.
-    pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
+    /// How many bytes wait to be taken; 0 where clients are too busy to tell.
+    pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<Queued, RingError> {
         let (access, producer, consumer) = self.parts(mem);
-        let unread = consumer.peek(&access)?.unwrap_or(0);
-        let unsent = producer.peek(&access)?;
-        let unsent = unsent.map_or(0, |room| producer.capacity().saturating_sub(room));
-        Ok([unread, unsent].map(u64::from))
+        let here = consumer.peek(&access)?.unwrap_or(0);
+        let at_peer = producer.peek(&access)?;
+        let at_peer = at_peer.map_or(0, |room| producer.capacity().saturating_sub(room));
+        Ok(Queued {
+            here: here.into(),
+            at_peer: at_peer.into(),
+        })
     }
 
     /// Whether there are bytes, and whether there is room; `None`: clients are too busy to tell.

@@ -125,15 +125,16 @@ impl Engine {
     pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> {
         self.endpoints.iter().filter_map(|(id, endpoint)| {
             let connection = self.connections.get(endpoint.connection()?)?;
+            let (moved, queued) = (connection.moved(), connection.queued());
             Some(ConnectionInfo {
                 endpoint: id,
                 local: PortId::new(self.cx.config.node, endpoint.port()),
                 peer: endpoint.peer(),
                 state: endpoint.state(),
-                bytes_sent: connection.moved()[0],
-                bytes_received: connection.moved()[1],
-                bytes_unread: connection.queued()[0],
-                bytes_unacknowledged: connection.queued()[1],
+                bytes_sent: moved.sent,
+                bytes_received: moved.received,
+                bytes_unread: queued.here,
+                bytes_unacknowledged: queued.at_peer,
                 owner: endpoint.owner(),
             })
         })
