@@ -39,7 +39,7 @@ pub const POLL: Section = Section {
         }),
         Row::ready(
             ["connected, a byte to receive", "IN and OUT", "IN and OUT"],
-            (IN | OUT),
+            IN | OUT,
             |b| {
                 let (active, passive) = b.pair()?;
                 b.gives(active.send(1, BLOCK), 1)?;
