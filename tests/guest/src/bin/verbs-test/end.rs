@@ -137,6 +137,8 @@ pub fn wait(queue: &CompletionQueue, count: usize) -> Checked<Vec<WorkCompletion
 pub fn settings(access: Access) -> Settings {
     Settings {
         access,
+        // A second, eight times. With the usual 67 ms a peer on a busy machine may answer too late.
+        timeout: 18,
         ..Settings::default()
     }
 }
