@@ -3,7 +3,9 @@
 use core::fmt;
 
 use scif_abi::error::Error as Errno;
-use syscall::error::{EMFILE, ENFILE, ENODEV, ENOMEM, ESRCH};
+use syscall::error::{EMFILE, ENFILE, ENOMEM};
+
+use crate::raw;
 
 /// The result of a SCIF call.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -27,13 +29,9 @@ impl Error {
         }
     }
 
-    /// The error of a system call. Redox's kernel answers `ESRCH` for a daemon that has just died,
-    /// as long as its scheme is there.
+    /// The error of a system call.
     const fn of_kernel(number: i32) -> Self {
-        Self::from_errno(match number {
-            ESRCH => ENODEV,
-            number => number,
-        })
+        Self::from_errno(raw::scif_number(number))
     }
 
     /// The error number.

@@ -60,7 +60,7 @@ fn system(error: syscall::error::Error) -> i32 {
 /// the calls that wait on it with `ECANCELED`, because a scheme cannot answer SCIF's number for
 /// it, `EINTR`. Redox's kernel answers `ESRCH` for a daemon that has just died, as long as its
 /// scheme is there. (The daemon's own `ESRCH` stays within `client_memory::pin`.)
-fn scif_number(number: i32) -> i32 {
+pub(crate) const fn scif_number(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,
         ESRCH => ENODEV,
