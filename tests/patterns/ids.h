@@ -52,14 +52,20 @@ static struct rdma_cm_id *listening(struct rdma_event_channel *channel, int back
 /* Parameters of ids without queue pairs. */
 static struct rdma_conn_param none = { .retry_count = 1 };
 
-/* An id without a queue pair that asks for a connection, and gets events. */
-static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
+/* An id without a queue pair that has a route to the own node, and gets events. */
+static struct rdma_cm_id *routed(struct rdma_event_channel *channel) {
     struct rdma_cm_id *id;
     CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
     CHECK(rdma_resolve_route(id, 2000) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
+    return id;
+}
+
+/* Such an id that asks for a connection. */
+static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
+    struct rdma_cm_id *id = routed(channel);
     CHECK(rdma_connect(id, &none) == 0);
     return id;
 }

@@ -196,7 +196,7 @@ static void kinds(void) {
     CHECK(isnan(nan("")) && sizeof(long double) == sizeof(double));
 }
 
-#define GIVES(expression, error)                   \
+#define RAISES(expression, error)                   \
     do {                                           \
         errno = 0;                                 \
         volatile double y_ = (double)(expression); \
@@ -206,30 +206,30 @@ static void kinds(void) {
 
 /* Every error has its number; what is no error leaves errno alone. */
 static void errors(void) {
-    GIVES(log(-one), EDOM);
-    GIVES(log(zero), ERANGE);
-    GIVES(sqrt(-one), EDOM);
-    GIVES(acos(2.0 * one), EDOM);
-    GIVES(acosh(zero), EDOM);
-    GIVES(atanh(one), ERANGE);
-    GIVES(fmod(one, zero), EDOM);
-    GIVES(exp(1000.0 * one), ERANGE);
-    GIVES(pow(zero, -one), ERANGE);
-    GIVES(pow(-one, 0.5), EDOM);
-    GIVES(tgamma(-one), EDOM);
-    GIVES(lgamma(-one), ERANGE);
-    GIVES(ldexp(one, 5000), ERANGE);
-    GIVES(hypot(huge * 1.7, huge * 1.7), ERANGE);
-    GIVES(logb(zero), ERANGE);
-    GIVES(ilogb(zero), EDOM);
-    GIVES(lround(huge), EDOM);
-    GIVES(lrint(-huge), EDOM);
+    RAISES(log(-one), EDOM);
+    RAISES(log(zero), ERANGE);
+    RAISES(sqrt(-one), EDOM);
+    RAISES(acos(2.0 * one), EDOM);
+    RAISES(acosh(zero), EDOM);
+    RAISES(atanh(one), ERANGE);
+    RAISES(fmod(one, zero), EDOM);
+    RAISES(exp(1000.0 * one), ERANGE);
+    RAISES(pow(zero, -one), ERANGE);
+    RAISES(pow(-one, 0.5), EDOM);
+    RAISES(tgamma(-one), EDOM);
+    RAISES(lgamma(-one), ERANGE);
+    RAISES(ldexp(one, 5000), ERANGE);
+    RAISES(hypot(huge * 1.7, huge * 1.7), ERANGE);
+    RAISES(logb(zero), ERANGE);
+    RAISES(ilogb(zero), EDOM);
+    RAISES(lround(huge), EDOM);
+    RAISES(lrint(-huge), EDOM);
     /* Compilers believe that some functions never fail; calls by a pointer they do not know. */
     double (*volatile sine)(double) = sin;
-    GIVES(sine(HUGE_VAL * one), EDOM);
-    GIVES(sin(NAN * one), 0);
-    GIVES(exp(-1000.0 * one), 0);
-    GIVES(log(HUGE_VAL * one), 0);
+    RAISES(sine(HUGE_VAL * one), EDOM);
+    RAISES(sin(NAN * one), 0);
+    RAISES(exp(-1000.0 * one), 0);
+    RAISES(log(HUGE_VAL * one), 0);
     CHECK(ilogb(zero) == FP_ILOGB0 && ilogb(HUGE_VAL * one) == INT_MAX);
 }
 

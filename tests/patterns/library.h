@@ -30,6 +30,9 @@ static int checks;
         CHECK(errno == (error));         \
     } while (0)
 
+/* A call that gives this number. */
+#define GIVES(call, number) CHECK((long)(call) == (long)(number))
+
 __attribute__((unused)) static int finish(const char *what) {
     printf("%s: %d checks, %d failed\n", what, checks, failures);
     return failures < 100 ? failures : 100;

@@ -18,7 +18,6 @@
 
 extern char **environ;
 
-#define GIVES(call, number) CHECK((long)(call) == (long)(number))
 #define SAYS(call, text) CHECK(strcmp(call, text) == 0)
 
 /* A vendor's class, in which this program asks itself. */

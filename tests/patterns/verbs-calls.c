@@ -11,8 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GIVES(call, number) CHECK((long)(call) == (long)(number))
-
 #define BYTES 65536
 #define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
              IBV_ACCESS_REMOTE_ATOMIC)

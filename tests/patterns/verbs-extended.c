@@ -10,8 +10,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define GIVES(call, number) CHECK((long)(call) == (long)(number))
-
 #define BYTES 4096
 #define GRH 40
 #define QKEY 0x11111111

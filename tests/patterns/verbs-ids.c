@@ -234,14 +234,9 @@ static void loopback(struct rdma_event_channel *channel) {
 /* More retries than three bits hold are as many as they hold. */
 static void retries(struct rdma_event_channel *channel) {
     struct rdma_event_channel *server = rdma_create_event_channel();
-    struct rdma_cm_id *listener = listening(server, 1), *id;
+    struct rdma_cm_id *listener = listening(server, 1), *id = routed(channel);
     struct rdma_conn_param many = { .retry_count = 15, .rnr_retry_count = 200 };
     struct rdma_cm_event *request;
-    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
-    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
-    CHECK(rdma_resolve_route(id, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
     int is_asked = rdma_connect(id, &many) == 0;
     CHECK(is_asked);
     if (is_asked) {
@@ -307,12 +302,7 @@ static void addresses(void) {
 
 /* An id with a queue pair that asks for a connection; the address is resolved. */
 static struct rdma_cm_id *resolved(struct rdma_event_channel *channel, struct ibv_qp_init_attr *attr) {
-    struct rdma_cm_id *id;
-    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
-    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
-    CHECK(rdma_resolve_route(id, 2000) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
+    struct rdma_cm_id *id = routed(channel);
     if (attr)
         CHECK(rdma_create_qp(id, NULL, attr) == 0);
     return id;

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define GIVES(call, number) CHECK((long)(call) == (long)(number))
-
 #define BYTES 4096
 #define IMMEDIATE 0x01020304
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
