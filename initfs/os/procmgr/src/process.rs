@@ -89,6 +89,8 @@ pub struct Process<C> {
     pub next_thread: usize,
     /// Handles of this process that clients hold.
     pub handles: Vec<usize>,
+    /// How many handles of each of its threads clients hold.
+    pub thread_handles: BTreeMap<usize, usize>,
     /// Its signals.
     pub signals: Signals,
 }

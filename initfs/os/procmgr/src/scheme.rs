@@ -69,9 +69,10 @@ impl ProcScheme {
     }
 
     fn add(&mut self, handle: Handle) -> OpenResult {
-        let process = match handle {
-            Handle::Process(pid) | Handle::Signals(pid) => Some(pid),
-            _ => None,
+        let (process, thread) = match handle {
+            Handle::Process(pid) | Handle::Signals(pid) => (Some(pid), None),
+            Handle::Thread(pid, number) => (None, Some((pid, number))),
+            _ => (None, None),
         };
         let flags = match handle {
             Handle::Text(..) => NewFdFlags::POSITIONED,
@@ -80,6 +81,9 @@ impl ProcScheme {
         let number = self.handles.add(handle);
         if let Some(pid) = process {
             self.table.opened(pid, number);
+        }
+        if let Some((pid, thread)) = thread {
+            self.table.thread_opened(pid, thread);
         }
         OpenResult::ThisScheme { number, flags }
     }
@@ -407,6 +411,7 @@ impl SchemeSync for ProcScheme {
     fn on_close(&mut self, id: usize) {
         match self.handles.remove(id) {
             Some(Handle::Process(pid) | Handle::Signals(pid)) => self.table.closed(pid, id),
+            Some(Handle::Thread(pid, number)) => self.table.thread_closed(pid, number),
             Some(Handle::Text(_, held)) => self.held -= held,
             _ => {}
         }

@@ -69,14 +69,14 @@ pub enum Wanted {
 /// The table.
 pub struct Table<C: Contexts> {
     contexts: C,
-    processes: BTreeMap<Pid, Process<C::Context>>,
+    pub(crate) processes: BTreeMap<Pid, Process<C::Context>>,
     last_pid: Pid,
     /// Threads by their tokens. A token is never reused, so a late event cannot be taken for
     /// another thread's.
     tokens: BTreeMap<usize, (Pid, usize)>,
     last_token: usize,
     /// Processes whose waits must be tried again.
-    changed: BTreeSet<Pid>,
+    pub(crate) changed: BTreeSet<Pid>,
     init_status: Option<usize>,
 }
 
@@ -155,6 +155,7 @@ impl<C: Contexts> Table<C> {
             threads: BTreeMap::new(),
             next_thread: 0,
             handles: Vec::new(),
+            thread_handles: BTreeMap::new(),
             signals: Signals::default(),
         };
         self.processes.insert(pid, process);
@@ -182,6 +183,7 @@ impl<C: Contexts> Table<C> {
             threads: BTreeMap::new(),
             next_thread: 0,
             handles: Vec::new(),
+            thread_handles: BTreeMap::new(),
             signals: parent.signals.of_child(runs),
         };
         self.processes.insert(pid, child);
@@ -219,29 +221,6 @@ impl<C: Contexts> Table<C> {
         process.threads.insert(number, context);
         self.tokens.insert(token, (pid, number));
         Ok(number)
-    }
-
-    /// Notes that a client has got a handle of a process.
-    pub fn opened(&mut self, pid: Pid, handle: usize) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.handles.push(handle);
-        }
-    }
-
-    /// Notes that a handle of a process was closed.
-    pub fn closed(&mut self, pid: Pid, handle: usize) {
-        let Some(process) = self.processes.get_mut(&pid) else {
-            return;
-        };
-        process.handles.retain(|&known| known != handle);
-        let may_begin = matches!(process.state, State::New | State::Running);
-        let has_begun = (process.threads.values()).any(|context| self.contexts.has_begun(context));
-        if process.handles.is_empty() && may_begin && !has_begun {
-            // Nobody can start it, and none waits for it; its parent may wait for any child.
-            self.changed.insert(process.parent);
-            process.parent = 0;
-            self.end(pid, 0);
-        }
     }
 
     /// Notes that the first thread of a process is about to run.
@@ -309,7 +288,7 @@ impl<C: Contexts> Table<C> {
     }
 
     /// Completes the end of a process whose threads have all ended: keeps the status for the
-    /// parent and gives its children to init.
+    /// parent and gives its children to init, except those that it has not started.
     fn bury(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -327,6 +306,7 @@ impl<C: Contexts> Table<C> {
         if pid == INIT {
             self.init_status = Some(status);
         }
+        self.end_unstarted(pid);
         for child in self.processes.values_mut() {
             if child.parent == pid {
                 child.parent = INIT;

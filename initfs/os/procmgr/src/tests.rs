@@ -250,6 +250,7 @@ fn orphans_go_to_init() {
     let parent = child(&mut table, INIT);
     let living = child(&mut table, parent);
     let dead = child(&mut table, parent);
+    records.borrow_mut()[2].has_begun = true;
     table.end(dead, 3 << 8);
     report(&mut table, &records, 3, End::Ended);
     table.take_changed();
@@ -289,6 +290,75 @@ fn a_process_that_nobody_can_start_goes_away() {
     table.closed(pid, 1000 + pid as usize);
     assert!(!records.borrow()[3].killed);
     assert_eq!(table.process(pid).unwrap().state, State::Running);
+}
+
+#[test]
+fn a_process_that_its_parent_has_not_started_ends_with_it() {
+    let (mut table, records) = table();
+    let parent = child(&mut table, INIT);
+    // The child's own descriptors have a handle of it, which nobody can close.
+    let lost = table.fork(parent, Runs::Another).unwrap();
+    table.opened(lost, 5);
+    let asked_for = child(&mut table, parent);
+    let running = child(&mut table, parent);
+    records.borrow_mut()[4].has_begun = true;
+    table.end(parent, 9);
+    report(&mut table, &records, 1, End::Killed);
+    let killed = |number: usize| records.borrow()[number].killed;
+    assert_eq!([2, 3, 4].map(killed), [true, true, false]);
+    for (number, pid) in [(2, lost), (3, asked_for)] {
+        report(&mut table, &records, number, End::Killed);
+        assert_eq!(errno(table.process(pid)), ESRCH);
+        assert!(records.borrow()[number].dropped);
+    }
+    assert_eq!(table.process(running).unwrap().parent, INIT);
+}
+
+#[test]
+fn a_program_that_is_replaced_ends_the_children_that_its_other_threads_were_making() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.add_thread(pid, None).unwrap();
+    let lost = table.fork(pid, Runs::Another).unwrap();
+    table.opened(lost, 5);
+    let running = child(&mut table, pid);
+    records.borrow_mut()[4].has_begun = true;
+    assert_eq!(table.end_others(pid, 0).unwrap(), 1);
+    // The other thread may still start it.
+    assert!(!records.borrow()[3].killed);
+    report(&mut table, &records, 2, End::Killed);
+    assert_eq!(table.end_others(pid, 0).unwrap(), 0);
+    assert!(records.borrow()[3].killed && !records.borrow()[4].killed);
+    report(&mut table, &records, 3, End::Killed);
+    assert_eq!(errno(table.process(lost)), ESRCH);
+    assert_eq!(table.process(running).unwrap().parent, pid);
+}
+
+#[test]
+fn a_thread_that_nobody_can_start_goes_away() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    records.borrow_mut()[1].has_begun = true;
+    let number = table.add_thread(pid, None).unwrap();
+    table.thread_opened(pid, number);
+    table.thread_opened(pid, number);
+    table.thread_closed(pid, number);
+    assert!(!records.borrow()[2].killed);
+    table.thread_closed(pid, number);
+    assert!(records.borrow()[2].killed);
+    report(&mut table, &records, 2, End::Killed);
+    assert!(records.borrow()[2].dropped);
+    assert_eq!(errno(table.thread(pid, number)), ESRCH);
+    // One that runs needs no handle.
+    let number = table.add_thread(pid, None).unwrap();
+    records.borrow_mut()[3].has_begun = true;
+    table.thread_opened(pid, number);
+    table.thread_closed(pid, number);
+    // The first thread of a process goes with the process.
+    let other = child(&mut table, INIT);
+    table.thread_opened(other, 0);
+    table.thread_closed(other, 0);
+    assert!(!records.borrow()[3].killed && !records.borrow()[4].killed);
 }
 
 #[test]
