@@ -3,7 +3,7 @@
 
 failed=0
 for compiler in '' -clang; do
-    for part in math generic details calls streams strings text names expressions search machine threads cancel alarm timers fork epoll uverbs wide system posix additions locks segments sharing signals edges; do
+    for part in math generic details calls streams strings text names expressions search machine threads cancel alarm timers fork exec epoll uverbs wide system posix additions locks segments sharing signals edges; do
         library-$part$compiler || failed=1
     done
     interpose$compiler || failed=1

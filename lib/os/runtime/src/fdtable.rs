@@ -267,7 +267,8 @@ fn alone<T>(
     }
 }
 
-/// In the child of a fork: forgets what the parent's other threads were doing.
+/// Forgets what other threads were doing, when there are none any more: in the child of a fork, and
+/// before another program replaces this one.
 pub fn forget_under_way() {
     PLAIN.lock().under_way.clear();
     UPPER.lock().under_way.clear();

@@ -101,6 +101,8 @@ impl Command {
         }
         if !thread::is_alone() {
             end_others(thread)?;
+            // Their numbers stay in use: some of them have descriptors, which are closed below.
+            fdtable::forget_under_way();
         }
 
         for (number, source) in &streams {
