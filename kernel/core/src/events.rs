@@ -66,6 +66,10 @@ const MAX_EXPECTED: usize = 4096 / size_of::<Notice>();
 /// largest that fits into contiguous memory.
 pub const MAX_EVENTS: usize = 1 << 17;
 
+/// Most subscriptions of one file. Whenever something happens to the file, all of them are visited
+/// while nothing else runs in the kernel.
+pub const MAX_SUBSCRIPTIONS: usize = 4096;
+
 /// The events of one queue that its program has not read.
 #[derive(Debug, Default)]
 pub struct EventList {
@@ -225,7 +229,8 @@ impl Registry {
 
     /// Subscribes `queue` to `flags` of `file`, or unsubscribes it when `flags` is 0. Subscribing
     /// again changes the flags but keeps the first `data`, as on Redox; programs that want other
-    /// data unsubscribe first. Returns the flags that it was subscribed to before.
+    /// data unsubscribe first. Returns the flags that it was subscribed to before; `None`, with
+    /// nothing changed, if the file has [`MAX_SUBSCRIPTIONS`] others.
     pub fn subscribe(
         &mut self,
         file: FileKey,
@@ -233,25 +238,28 @@ impl Registry {
         id: usize,
         data: usize,
         flags: usize,
-    ) -> usize {
+    ) -> Option<usize> {
         if flags == 0 {
             let Some(list) = self.files.get_mut(&file) else {
-                return 0;
+                return Some(0);
             };
             let former = list.remove(&(queue, id)).map_or(0, |entry| entry.flags);
             if list.is_empty() {
                 self.remove(file);
             }
-            return former;
+            return Some(former);
         }
         let list = self.files.entry(file).or_default();
+        if list.len() >= MAX_SUBSCRIPTIONS && !list.contains_key(&(queue, id)) {
+            return None;
+        }
         // Only a new entry is empty.
         if list.is_empty() && file.scheme == self.queues {
             self.watched_queues.insert(file.number, Passing::default());
         }
         let none = Subscription { data, flags: 0 };
         let entry = list.entry((queue, id)).or_insert(none);
-        core::mem::replace(&mut entry.flags, flags)
+        Some(core::mem::replace(&mut entry.flags, flags))
     }
 
     /// All flags of `file` that any queue watches.
@@ -420,10 +428,31 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_so_many_subscriptions_and_no_more() {
+        let mut registry = Registry::new(QUEUES);
+        for id in 0..MAX_SUBSCRIPTIONS {
+            assert_eq!(registry.subscribe(FILE, id % 2, id, 0, 1), Some(0));
+        }
+        for queue in [0, 2] {
+            assert_eq!(
+                registry.subscribe(FILE, queue, MAX_SUBSCRIPTIONS, 0, 1),
+                None
+            );
+        }
+        assert_eq!(fire(&mut registry, 1).len(), MAX_SUBSCRIPTIONS);
+        // What is there can change, and its place be taken by another one.
+        assert_eq!(registry.subscribe(FILE, 0, 0, 0, 3), Some(1));
+        assert_eq!(registry.subscribe(FILE, 2, 0, 0, 0), Some(0));
+        assert_eq!(registry.subscribe(FILE, 0, 0, 0, 0), Some(3));
+        assert_eq!(registry.subscribe(FILE, 2, 7, 0, 1), Some(0));
+        assert_eq!(registry.counts(), (1, MAX_SUBSCRIPTIONS));
+    }
+
+    #[test]
     fn subscribing_again_keeps_the_data() {
         let mut registry = Registry::new(QUEUES);
-        assert_eq!(registry.subscribe(FILE, 1, 10, 77, 1), 0);
-        assert_eq!(registry.subscribe(FILE, 1, 10, 99, 3), 1);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 77, 1), Some(0));
+        assert_eq!(registry.subscribe(FILE, 1, 10, 99, 3), Some(1));
         assert_eq!(
             fire(&mut registry, 3),
             [Notice {
@@ -433,8 +462,8 @@ mod tests {
                 data: 77
             }]
         );
-        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), 3);
-        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), 0);
+        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), Some(3));
+        assert_eq!(registry.subscribe(FILE, 1, 10, 0, 0), Some(0));
         registry.subscribe(FILE, 1, 10, 99, 3);
         assert_eq!(
             fire(&mut registry, 1),

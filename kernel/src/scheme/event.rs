@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, string::String, sync::Arc};
 use ::syscall::{
     EVENT_TIMEOUT_ID, EventFlags,
     data::{Event, GlobalSchemes},
-    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, ENOMEM, Error, Result},
+    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, ENOMEM, ENOSPC, Error, Result},
     flag::O_NONBLOCK,
 };
 use kernel_core::events::{EventList, FileKey, Notice, Registry};
@@ -217,13 +217,13 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
     let subscribe = |flags| {
         let mut registry = REGISTRY.lock();
         let former = registry.subscribe(key, number, event.id, event.data, flags);
-        (former, registry.wanted(key))
+        former.map(|former| (former, registry.wanted(key)))
     };
-    let (former, wanted) = subscribe(event.flags.bits());
+    let (former, wanted) = subscribe(event.flags.bits()).ok_or(Error::new(ENOSPC))?;
     let told = tell_wanted(key, scheme, watched, wanted);
     if told.is_err() && !event.flags.is_empty() {
         // The scheme has refused: the queue watches what it watched before.
-        subscribe(former);
+        let _ = subscribe(former);
     }
     told
 }
