@@ -87,7 +87,15 @@ impl NamespaceScheme {
         self.handles.get(id).cloned()
     }
 
-    fn open_name(&mut self, handle: Handle, requested: &str) -> Result<OpenResult> {
+    /// Adds a handle for a program of the user `uid`.
+    fn add(&mut self, handle: Handle, uid: u32) -> Result<OpenResult> {
+        if uid != ROOT && self.handles.len() >= MAX_HANDLES {
+            return Err(Error::new(ENFILE));
+        }
+        Ok(self.handles.open(handle))
+    }
+
+    fn open_name(&mut self, handle: Handle, requested: &str, uid: u32) -> Result<OpenResult> {
         if !requested.starts_with('/') {
             return Err(Error::new(EINVAL));
         }
@@ -96,15 +104,13 @@ impl NamespaceScheme {
                 if handle.permissions & permission::LIST == 0 {
                     return Err(Error::new(EACCES));
                 }
-                Ok(self.handles.open(Handle {
-                    kind: Kind::Listing,
-                    ..handle
-                }))
+                let kind = Kind::Listing;
+                self.add(Handle { kind, ..handle }, uid)
             }
-            ("namespace", _) => Ok(self.handles.open(Handle {
-                kind: Kind::Resources,
-                ..handle
-            })),
+            ("namespace", _) => {
+                let kind = Kind::Resources;
+                self.add(Handle { kind, ..handle }, uid)
+            }
             (name, _) => {
                 let root = handle.namespace.root(name).ok_or(Error::new(ENODEV))?;
                 Ok(OpenResult::OtherScheme {
@@ -114,9 +120,9 @@ impl NamespaceScheme {
         }
     }
 
-    fn open_resource(&mut self, handle: Handle, name: &str) -> Result<OpenResult> {
+    fn open_resource(&mut self, handle: Handle, name: &str, uid: u32) -> Result<OpenResult> {
         match name {
-            "" => Ok(self.handles.open(handle)),
+            "" => self.add(handle, uid),
             CREATION_CAPABILITY => {
                 if handle.permissions & permission::SCHEME_CREATE == 0 {
                     return Err(Error::new(EACCES));
@@ -159,14 +165,14 @@ impl SchemeSync for NamespaceScheme {
         path: &str,
         _flags: usize,
         _fcntl_flags: u32,
-        _ctx: &CallerCtx,
+        ctx: &CallerCtx,
     ) -> Result<OpenResult> {
         let handle = self.handle(dir)?;
         match handle.kind {
-            Kind::Namespace => self.open_name(handle, path),
-            Kind::Listing if path.is_empty() => Ok(self.handles.open(handle)),
+            Kind::Namespace => self.open_name(handle, path, ctx.uid),
+            Kind::Listing if path.is_empty() => self.add(handle, ctx.uid),
             Kind::Listing => Err(Error::new(ENOENT)),
-            Kind::Resources => self.open_resource(handle, path),
+            Kind::Resources => self.open_resource(handle, path, ctx.uid),
             Kind::Registration(_) => Err(Error::new(ENOTDIR)),
         }
     }
@@ -178,9 +184,6 @@ impl SchemeSync for NamespaceScheme {
         }
         if request.len() > MAX_REQUEST {
             return Err(Error::new(EINVAL));
-        }
-        if ctx.uid != ROOT && self.handles.len() >= MAX_HANDLES {
-            return Err(Error::new(ENFILE));
         }
         // The request lies in the caller's memory, so only this copy is checked and used.
         let request = Vec::from(request);
@@ -226,7 +229,7 @@ impl SchemeSync for NamespaceScheme {
             }
             _ => return Err(Error::new(EINVAL)),
         };
-        Ok(self.handles.open(new))
+        self.add(new, ctx.uid)
     }
 
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {

@@ -114,6 +114,11 @@ pub fn run() -> i32 {
     let own = |_| fd::dup(state::namespace_fd(), &0_usize.to_ne_bytes()).map(Fd::new);
     let namespaces = (0..MANY).map(own).collect::<Result<Vec<Fd>>>();
     suite.equal("many namespaces", errno(namespaces), ENFILE);
+    for directory in ["/scheme/", "/scheme/namespace"] {
+        let open = |_| path::open(directory, syscall::O_DIRECTORY).map(Fd::new);
+        let opened = (0..MANY).map(open).collect::<Result<Vec<Fd>>>();
+        suite.equal("many handles of a list of names", errno(opened), ENFILE);
+    }
     let console = |_| path::open("/scheme/console", syscall::O_RDONLY).map(Fd::new);
     let consoles = (0..MANY).map(console).collect::<Result<Vec<Fd>>>();
     suite.equal("many handles of the console", errno(consoles), ENFILE);
