@@ -4,7 +4,9 @@
 //! newest [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives
 //! all lines that were kept when the file was opened (users other than root get ENFILE if their
 //! open files hold [`MAX_HELD`]). A line that begins with a level (`ERROR`,
-//! `WARN`, `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
+//! `WARN`, `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`. What is written
+//! without a line end waits for the rest, as long as all of it is not too much
+//! ([`MAX_UNFINISHED`]).
 //!
 //! Lines for the console go to the debug port until a reader opens `console`, which only root may,
 //! and one reader at a time. From then on the reader gets them: it is the daemon that keeps them
@@ -51,6 +53,9 @@ runtime::main!(main);
 const KEPT_BYTES: usize = 256 * 1024;
 /// Most bytes of lines that the open files of users other than root hold.
 const MAX_HELD: usize = 8 << 20;
+/// Most bytes of unfinished lines that the open files of users other than root hold. With more, a
+/// line ends where its writer has stopped.
+const MAX_UNFINISHED: usize = 1 << 20;
 /// Length of the pieces, in bytes, into which a longer line is cut.
 const MAX_LINE: usize = 2048;
 /// Most lines, and most bytes, that one request writes; the writer has to send the rest again. The
@@ -86,6 +91,7 @@ fn run() -> Result<()> {
         traces: Traces::new(),
         handles: Handles::default(),
         held: 0,
+        unfinished: 0,
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("log", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -110,6 +116,8 @@ enum Handle {
         snapshot: Vec<u8>,
         /// The beginning of a line whose end has not been written yet.
         partial: Vec<u8>,
+        /// Bytes of it that count against [`MAX_UNFINISHED`].
+        unfinished: usize,
         /// Bytes of the snapshot that count against [`MAX_HELD`].
         held: usize,
     },
@@ -125,6 +133,8 @@ struct LogScheme {
     handles: Handles<Handle>,
     /// Bytes that count against [`MAX_HELD`].
     held: usize,
+    /// Bytes that count against [`MAX_UNFINISHED`].
+    unfinished: usize,
 }
 
 impl LogScheme {
@@ -217,6 +227,7 @@ impl SchemeSync for LogScheme {
         Ok(self.handles.open_positioned(Handle::Open {
             snapshot,
             partial: Vec::new(),
+            unfinished: 0,
             held,
         }))
     }
@@ -247,12 +258,18 @@ impl SchemeSync for LogScheme {
         buf: &[u8],
         _offset: u64,
         _flags: u32,
-        _ctx: &CallerCtx,
+        ctx: &CallerCtx,
     ) -> Result<usize> {
-        let Ok(Handle::Open { partial, .. }) = self.handles.get_mut(id) else {
+        let Ok(Handle::Open {
+            partial,
+            unfinished,
+            ..
+        }) = self.handles.get_mut(id)
+        else {
             return Err(Error::new(EBADF));
         };
         let mut pending = core::mem::take(partial);
+        self.unfinished -= core::mem::take(unfinished);
         let (mut lines, mut written) = (0, 0);
         // The part ends with a line if one ends in it: another process may write to the file next.
         let part = &buf[..buf.len().min(WRITTEN_AT_ONCE)];
@@ -275,8 +292,22 @@ impl SchemeSync for LogScheme {
                 break;
             }
         }
-        if let Ok(Handle::Open { partial, .. }) = self.handles.get_mut(id) {
-            *partial = pending;
+        let mut counted = if ctx.uid == 0 { 0 } else { pending.len() };
+        if self.unfinished + counted > MAX_UNFINISHED {
+            self.line(&pending);
+            pending.clear();
+            counted = 0;
+        }
+        // What is not counted must not stay.
+        pending.shrink_to_fit();
+        self.unfinished += counted;
+        if let Ok(Handle::Open {
+            partial,
+            unfinished,
+            ..
+        }) = self.handles.get_mut(id)
+        {
+            (*partial, *unfinished) = (pending, counted);
         }
         Ok(written)
     }
@@ -376,8 +407,15 @@ impl SchemeSync for LogScheme {
             self.console_reader = None;
             self.console.end_reading();
         }
-        if let Some(Handle::Open { partial, held, .. }) = self.handles.remove(id) {
+        if let Some(Handle::Open {
+            partial,
+            unfinished,
+            held,
+            ..
+        }) = self.handles.remove(id)
+        {
             self.held -= held;
+            self.unfinished -= unfinished;
             if !partial.is_empty() {
                 self.line(&partial);
             }

@@ -122,6 +122,8 @@ pub fn run() -> i32 {
     let console = |_| path::open("/scheme/console", syscall::O_RDONLY).map(Fd::new);
     let consoles = (0..MANY).map(console).collect::<Result<Vec<Fd>>>();
     suite.equal("many handles of the console", errno(consoles), ENFILE);
+    let unfinished = unfinished_lines().map_err(|error| error.errno);
+    suite.equal("many unfinished lines", unfinished, Ok([false, true]));
     suite.equal("a write of many lines", write_lines(), Ok(true));
     suite.finish()
 }
@@ -159,6 +161,21 @@ fn write_lines() -> core::result::Result<bool, i32> {
     let written = log.and_then(|log| fd::write(log.raw(), text.as_slice()));
     let written = written.map_err(|error| error.errno)?;
     Ok(0 < written && written < text.len())
+}
+
+/// Begins more lines than the log keeps unfinished, and returns whether the first and the last of
+/// them are in the log.
+fn unfinished_lines() -> Result<[bool; 2]> {
+    const FILES: usize = 700;
+    let begin = |number: usize| {
+        let log = Fd::new(path::open(LOG, syscall::O_WRONLY)?);
+        let line = alloc::format!("TRACE unfinished {number} {:1900}", "");
+        fd::write(log.raw(), line.as_bytes()).map(|_| log)
+    };
+    let _files = (0..FILES).map(begin).collect::<Result<Vec<Fd>>>()?;
+    let text = fs::read_to_string(LOG)?;
+    let has = |number: usize| text.contains(&alloc::format!("unfinished {number} "));
+    Ok([has(0), has(FILES - 1)])
 }
 
 /// Fills the log with lines that the console does not show, and opens it again and again for
