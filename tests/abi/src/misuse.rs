@@ -386,7 +386,7 @@ fn unanswered_munmaps(suite: &Suite) -> Verdict {
         let client = Client::start(suite, SYS_FMAP, |page| {
             let map = Map {
                 offset: round * PAGE_SIZE,
-                size: PAGE_SIZE,
+                size: 100,
                 flags: SHARED,
                 address: 0,
             };
@@ -396,10 +396,12 @@ fn unanswered_munmaps(suite: &Suite) -> Verdict {
             [fd, page + BUFFER, 32, 0, 0, 0]
         })?;
         let sqe = server.expect(Opcode::MmapPrep)?;
+        expect("size", sqe.args[1], 100)?;
         server.answer(&sqe, Ok(hole))?;
         expect("fmap", client.finish()?, Err(EIO))?;
         if round < MOST {
             let sqe = server.expect(Opcode::Munmap)?;
+            expect("whole pages", sqe.args[1] as usize, PAGE_SIZE)?;
             expect("offset", sqe.args[3] as usize, round * PAGE_SIZE)?;
         }
     }

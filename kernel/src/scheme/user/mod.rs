@@ -529,6 +529,9 @@ impl Scheme for UserScheme {
         if map.size == 0 || !aligned(map.address) || !aligned(map.offset) {
             return Err(Error::new(EINVAL));
         }
+        // The length in whole pages, which the Munmap of each mapping names.
+        let len = map.size.checked_next_multiple_of(PAGE_SIZE);
+        let len = len.ok_or(Error::new(EINVAL))?;
         let rights = prot(map.flags)?;
         let source = self.daemon_space()?;
         if Arc::ptr_eq(&source, space) {
@@ -548,7 +551,7 @@ impl Scheme for UserScheme {
         let piece = || {
             Entry::new(Piece {
                 grant: grant.clone(),
-                len: map.size,
+                len,
             })
         };
         let sqe = signed_sqe(Opcode::MmapPrep, &args, proc::caller());
@@ -557,7 +560,7 @@ impl Scheme for UserScheme {
             value(self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), undo)?)?;
         let failed = piece();
         let mapped = match aligned(address) {
-            true => space.map_scheme(placement(map), map.size, rights, &source, address, grant),
+            true => space.map_scheme(placement(map), len, rights, &source, address, grant),
             false => Err(Error::new(EINVAL)),
         };
         match mapped {
