@@ -5,11 +5,13 @@ use core::fmt::Write as _;
 
 use ::syscall::error::ENOMEM;
 use kernel_core::area::Prot;
+use kernel_core::rate::Rate;
+use spin::Mutex;
 
 use crate::arch::{Exception, Frame, Handlers, PAGE_FAULT};
 use crate::mm::paging::MaskedAddress;
 use crate::mm::{self, USER_END};
-use crate::{arch, console, proc, sched, scheme, syscall};
+use crate::{arch, console, proc, sched, scheme, syscall, time};
 
 /// Connects the lower layers to the higher ones. Called once at boot, before the first program.
 pub fn init() {
@@ -105,6 +107,12 @@ fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
     })
 }
 
+/// Most reports with registers in a second. The port is slow, nothing else runs in the kernel while
+/// it takes them, and any user can start programs that fail.
+const MOST_WITH_REGISTERS: u32 = 8;
+
+static WITH_REGISTERS: Mutex<Rate> = Mutex::new(Rate::new());
+
 /// Reports an exception of the running program and ends its context.
 fn end_program(exception: &Exception<'_>, reason: &str) -> ! {
     let &Exception {
@@ -123,7 +131,10 @@ fn end_program(exception: &Exception<'_>, reason: &str) -> ! {
         let _ = write!(text, " ({reason})");
     }
     let _ = writeln!(text, ", error code {error:#x}");
-    registers(&mut text, frame);
+    let now = time::now_ns();
+    if WITH_REGISTERS.lock().admits(now, MOST_WITH_REGISTERS) {
+        registers(&mut text, frame);
+    }
     console::write_report(&text);
     proc::on_exception(&context, vector as u8, error, address);
     // `exit_current` never returns, so nothing may be left to drop here.

@@ -22,6 +22,7 @@ pub mod memmap;
 pub mod memory_path;
 pub mod pipe;
 pub mod queue;
+pub mod rate;
 pub mod ready;
 pub mod requests;
 pub mod screen;
