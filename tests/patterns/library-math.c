@@ -196,7 +196,7 @@ static void kinds(void) {
     CHECK(isnan(nan("")) && sizeof(long double) == sizeof(double));
 }
 
-#define RAISES(expression, error)                   \
+#define RAISES(expression, error)                  \
     do {                                           \
         errno = 0;                                 \
         volatile double y_ = (double)(expression); \
