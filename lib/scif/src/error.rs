@@ -94,7 +94,8 @@ impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
-    use super::{EMFILE, ENFILE, ENODEV, ENOMEM, Errno, Error};
+    use super::{EMFILE, ENFILE, ENOMEM, Errno, Error};
+    use syscall::error::{ECANCELED, EINTR, ENODEV, ESRCH};
 
     #[test]
     fn numbers_and_errors_correspond() {
@@ -109,9 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_died_is_no_device() {
-        let said = syscall::error::Error::new(syscall::error::ESRCH);
-        assert_eq!(Error::from(said), Error::Scif(Errno::NoDevice));
+    fn errors_of_system_calls_are_those_of_the_calls() {
+        for (said, meant) in [(ESRCH, ENODEV), (ECANCELED, EINTR), (ENODEV, ENODEV)] {
+            let said = syscall::error::Error::new(said);
+            assert_eq!(Error::from(said), Error::from_errno(meant));
+        }
     }
 
     #[test]
