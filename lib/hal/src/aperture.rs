@@ -33,22 +33,34 @@ impl Aperture {
 
     /// The range of the peer's RAM at a physical address of the peer. Its bounds are checked once,
     /// here, for memory that is used many times (a queue, a ring).
+    ///
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside the aperture.
     pub fn window(&self, physical: u64, bytes: usize) -> Result<Region, BoundsError> {
         self.region.part(self.offset(physical, bytes)?, bytes)
     }
 
     /// Copies out of the peer's RAM.
+    ///
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside the aperture.
     pub fn read(&self, physical: u64, to: &mut [u8]) -> Result<(), BoundsError> {
         self.region.read_bytes(self.offset(physical, to.len())?, to)
     }
 
     /// Copies into the peer's RAM.
+    ///
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside the aperture.
     pub fn write(&self, physical: u64, from: &[u8]) -> Result<(), BoundsError> {
         self.region
             .write_bytes(self.offset(physical, from.len())?, from)
     }
 
     /// Copies from own shared memory into the peer's RAM.
+    ///
+    /// # Errors
+    /// [`BoundsError`]: one of the two ranges is not all inside its memory.
     pub fn copy_in(
         &self,
         physical: u64,
@@ -61,6 +73,9 @@ impl Aperture {
     }
 
     /// Copies from the peer's RAM into own shared memory.
+    ///
+    /// # Errors
+    /// [`BoundsError`]: one of the two ranges is not all inside its memory.
     pub fn copy_out(
         &self,
         physical: u64,

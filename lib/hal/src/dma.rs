@@ -97,7 +97,10 @@ impl Plan {
 }
 
 impl Allocator {
-    /// Opens the kernel's memory sources; root only (`EACCES`).
+    /// Opens the kernel's memory sources; root only.
+    ///
+    /// # Errors
+    /// `EACCES` for callers other than root; others of opening the files.
     pub fn new() -> Result<Self> {
         let open = |path| Fd::open(path, O_CLOEXEC, 0);
         Ok(Self {
@@ -159,6 +162,9 @@ impl Allocator {
     }
 
     /// The physical address behind a virtual address of this process; the page must be present.
+    ///
+    /// # Errors
+    /// `ENOENT` when no page is present there; those of the translation's file.
     pub fn translate(&self, address: usize) -> Result<u64> {
         let mut word = address.to_ne_bytes();
         self.translation

@@ -86,6 +86,9 @@ impl Watcher {
 
 impl<T: Copy + PartialEq> Queue<T> {
     /// An empty queue.
+    ///
+    /// # Errors
+    /// Those of opening the kernel's file, such as `EMFILE`.
     pub fn new() -> Result<Self> {
         let file = Fd::open("/scheme/event", O_CLOEXEC | O_RDWR, 0)?;
         Ok(Self {
@@ -106,6 +109,10 @@ impl<T: Copy + PartialEq> Queue<T> {
     /// Reports events of `fd` as `source` from now on. A file that is ready reports an event at
     /// once (an interrupt never does: look at the device once). The events end with the file's
     /// last descriptor.
+    ///
+    /// # Errors
+    /// `EBADF` when `fd` is not open or is the queue itself, `ENOMEM` when the kernel has no room
+    /// for another subscription; those of the file's scheme, which may refuse.
     pub fn subscribe(&mut self, fd: usize, flags: EventFlags, source: T) -> Result<()> {
         let data = match self.sources.iter().position(|known| *known == source) {
             Some(index) => index,
@@ -126,6 +133,9 @@ impl<T: Copy + PartialEq> Queue<T> {
 
     /// Stops reporting events of `fd`. What happens to a file that no queue watches for it costs
     /// the file's daemon nothing.
+    ///
+    /// # Errors
+    /// `EBADF` when `fd` is not open or is the queue itself; those of the file's scheme.
     pub fn unsubscribe(&mut self, fd: usize) -> Result<()> {
         if let Ok(index) = self.watched.binary_search(&fd) {
             self.watched.remove(index);
@@ -140,6 +150,9 @@ impl<T: Copy + PartialEq> Queue<T> {
 
     /// Waits for events, at most `limit` (rounded up to milliseconds; `None`: without limit), and
     /// stores them in `ready`, which is empty after a time-out or an interruption.
+    ///
+    /// # Errors
+    /// `EIO` when the queue stores no whole events; those of its file. Interruption is none.
     pub fn wait(&mut self, limit: Option<Duration>, ready: &mut Vec<Ready<T>>) -> Result<()> {
         ready.clear();
         if let Some(limit) = limit {
@@ -157,6 +170,9 @@ impl<T: Copy + PartialEq> Queue<T> {
     ///
     /// The first call with a deadline opens the clock. A program that gives up its namespace calls
     /// [`open_clock`](Self::open_clock) before.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait) and of [`open_clock`](Self::open_clock).
     pub fn wait_until(
         &mut self,
         deadline: Option<u64>,
@@ -193,6 +209,9 @@ impl<T: Copy + PartialEq> Queue<T> {
     }
 
     /// Opens the clock that [`wait_until`](Self::wait_until) needs.
+    ///
+    /// # Errors
+    /// Those of opening the clock's file and of [`subscribe`](Self::subscribe).
     pub fn open_clock(&mut self) -> Result<()> {
         if self.clock.is_none() {
             let path = format!("/scheme/time/{CLOCK_MONOTONIC}");

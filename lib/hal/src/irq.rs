@@ -34,6 +34,9 @@ pub struct Interrupt {
 }
 
 /// The id of the boot processor, which takes the interrupts.
+///
+/// # Errors
+/// `EACCES` for callers other than root; those of reading the file.
 pub fn boot_cpu() -> Result<u32> {
     let file = Fd::open("/scheme/irq/bsp", O_CLOEXEC | O_RDONLY, 0)?;
     // The kernel stores 32 bits and says 8 bytes.
@@ -72,6 +75,9 @@ impl Interrupt {
     }
 
     /// Opens a legacy interrupt line (0 to 15). Other devices may share it.
+    ///
+    /// # Errors
+    /// `EINVAL` for a number above 15, `EACCES` for callers other than root.
     pub fn line(irq: u8) -> Result<Self> {
         if irq >= FIRST_MESSAGE_IRQ {
             return Err(Error::new(EINVAL));
@@ -109,6 +115,9 @@ impl Interrupt {
     /// The kernel never holds a message-signalled interrupt back, so there is nothing to
     /// acknowledge, and its event has already said that it came: the answer is `true` without a
     /// system call.
+    ///
+    /// # Errors
+    /// `EIO` when the file stores something other than one count; those of reading and writing it.
     pub fn acknowledge(&self) -> Result<bool> {
         if self.irq >= FIRST_MESSAGE_IRQ {
             return Ok(true);

@@ -8,6 +8,7 @@
 //! client can change is never seen through a reference to plain data, every access is checked
 //! against the region's length, and values are copied out once.
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 

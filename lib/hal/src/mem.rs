@@ -86,8 +86,7 @@ impl Drop for Backing {
     fn drop(&mut self) {
         match *self {
             Backing::Mapping { address, bytes, .. } => {
-                // SAFETY: the mapping was made by this process for this object alone, and the
-                // last region that could reach it is gone.
+                // SAFETY: made for this object alone, and the last region that reaches it is gone.
                 let result = unsafe { munmap(address as *mut (), bytes) };
                 if let Err(error) = result {
                     log::warn!("unmap of {bytes:#x} bytes at {address:#x} failed: {error}");
@@ -146,8 +145,7 @@ impl Region {
         })
     }
 
-    /// Takes over a mapping of whole pages, which may be read-only: only a caller that knows that
-    /// it is writable may store to the region.
+    /// Takes over a mapping of whole pages. Only who knows that it is writable may store to it.
     ///
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes that can be read, and that nothing else unmaps
@@ -180,13 +178,14 @@ impl Region {
         self.bytes
     }
 
-    /// The virtual address of the first byte, for system calls that take one (a scheme's answer
-    /// to a mapping request, address translation).
+    /// The virtual address of the first byte, for system calls that take one.
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
     }
 
     /// The part `offset .. offset + bytes` as a region of its own.
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside.
     pub fn part(&self, offset: usize, bytes: usize) -> Result<Self, BoundsError> {
         let start = self.check(offset, bytes, 1)?;
         Ok(Self {
@@ -217,6 +216,8 @@ impl Region {
     }
 
     /// Reads one value, once, with a single access of its size.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn read<T: Word>(&self, offset: usize) -> Result<T, BoundsError> {
         let place = self.word::<T>(offset)?;
         // SAFETY: inside the live mapping and aligned (checked); any bits are a value of `T`.
@@ -224,6 +225,8 @@ impl Region {
     }
 
     /// Writes one value with a single access of its size.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn write<T: Word>(&self, offset: usize, value: T) -> Result<(), BoundsError> {
         let place = self.word::<T>(offset)?;
         // SAFETY: inside the live mapping and aligned (checked); nothing holds references to it.
@@ -232,6 +235,8 @@ impl Region {
     }
 
     /// Copies bytes out of the region.
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside.
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) -> Result<(), BoundsError> {
         let from = self.check(offset, to.len(), 1)?;
         // SAFETY: source inside the live mapping (checked), destination is our own slice.
@@ -243,6 +248,8 @@ impl Region {
     }
 
     /// Copies bytes into the region.
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside.
     pub fn write_bytes(&self, offset: usize, from: &[u8]) -> Result<(), BoundsError> {
         let to = self.check(offset, from.len(), 1)?;
         // SAFETY: destination inside the live mapping (checked), source is a borrowed slice.
@@ -253,8 +260,9 @@ impl Region {
         Ok(())
     }
 
-    /// Copies between two regions; overlapping ranges of one mapping give mixed content, never
-    /// anything outside them.
+    /// Copies between two regions. Ranges of one mapping that overlap get mixed content.
+    /// # Errors
+    /// [`BoundsError`]: one of the ranges is not all inside its region.
     pub fn copy_from(
         &self,
         offset: usize,
@@ -290,6 +298,8 @@ impl Region {
     }
 
     /// Sets a range to zero.
+    /// # Errors
+    /// [`BoundsError`]: the range is not all inside.
     pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), BoundsError> {
         const ZEROS: [u8; PAGE] = [0; PAGE];
         self.check(offset, bytes, 1)?;
@@ -310,6 +320,8 @@ impl Region {
     }
 
     /// A reference to a word, for callers that poll it: the offset is checked once, here.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
         let place = self.word::<u64>(offset)?;
         // SAFETY: as for `atomic_u32`.
@@ -317,35 +329,45 @@ impl Region {
     }
 
     /// Reads a value with acquire ordering: all that its writer stored before it is visible after.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn load_acquire_u32(&self, offset: usize) -> Result<u32, BoundsError> {
         Ok(self.atomic_u32(offset)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value with release ordering: who reads it sees everything that was written
-    /// before.
+    /// Publishes a value with release ordering: who reads it sees all that was written before.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<(), BoundsError> {
         self.atomic_u32(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
     /// [`load_acquire_u32`](Self::load_acquire_u32) for 64 bits.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.load(Ordering::Acquire))
     }
 
     /// [`store_release_u32`](Self::store_release_u32) for 64 bits.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), BoundsError> {
         self.word_u64(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
     /// Adds `value` and returns the former value, atomically for all sides.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.fetch_add(value, Ordering::AcqRel))
     }
 
-    /// Replaces `expected` by `new`, atomically for all sides; the error holds the value found
-    /// instead.
+    /// Replaces `expected` by `new`, atomically for all sides; the inner error is the value found.
+    /// # Errors
+    /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn compare_exchange_u32(
         &self,
         offset: usize,
@@ -485,8 +507,7 @@ pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
     unsafe { Region::from_mapping(address, bytes, Side::Own) }
 }
 
-/// Reserves addresses of this process with nothing behind them. The caller maps over them piece by
-/// piece.
+/// Reserves addresses of this process with nothing behind them. The caller maps over them.
 ///
 /// # Errors
 /// `ENOMEM`; `EINVAL` for no bytes.
@@ -563,8 +584,7 @@ pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -
     Ok(())
 }
 
-/// Drains the write-combining buffers: other sides see all earlier stores to write-combining
-/// memory before any later store.
+/// Drains the write-combining buffers: other sides see all stores in them before any later store.
 #[inline]
 pub fn drain_writes() {
     #[cfg(not(target_os = "redox"))]

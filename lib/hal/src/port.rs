@@ -19,6 +19,9 @@ pub struct Ports {
 
 impl Ports {
     /// Asks the kernel for the right; root only.
+    ///
+    /// # Errors
+    /// `EPERM` for users other than root; those of opening the thread's own file.
     pub fn acquire() -> Result<Self> {
         let thread = libredox::call::dup(redox_cur_thrfd_v0(), b"open_via_dup")?;
         let verb = [ProcSchemeVerb::Iopl as u64];

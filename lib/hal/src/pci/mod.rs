@@ -51,6 +51,9 @@ pub struct Function {
 }
 
 /// The functions that the `pci` scheme lists.
+///
+/// # Errors
+/// Those of [`directory::names`]: the scheme has no daemon, or its list is malformed.
 pub fn list() -> Result<Vec<Address>> {
     let names = directory::names("/scheme/pci")?;
     Ok(names
@@ -65,19 +68,28 @@ pub struct RawAccess {
 }
 
 impl RawAccess {
-    /// Opens configuration space; root only (`EACCES`).
+    /// Opens configuration space; root only.
+    ///
+    /// # Errors
+    /// `EACCES` for callers other than root; others of opening the scheme's file.
     pub fn open() -> Result<Self> {
         let file = Fd::open("/scheme/pci/access", O_CLOEXEC | O_RDWR, 0)?;
         Ok(Self { file })
     }
 
     /// Vendor and device of a function.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
     pub fn identity(&self, address: Address) -> Result<(u16, u16)> {
         let word = self.read(address, 0)?;
         Ok((word as u16, (word >> 16) as u16))
     }
 
     /// Reads 32 bits of a function's configuration space, at a multiple of 4.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` when the offset is beyond the configuration space; those of the scheme's file.
     pub fn read(&self, address: Address, offset: u16) -> Result<u32> {
         const READ: u64 = 1;
         let place = u64::from(address.segment) << 28
@@ -92,6 +104,9 @@ impl RawAccess {
     }
 
     /// Where the memory BARs of a function are, as firmware or their driver placed them.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
     pub fn memory_bars(&self, address: Address) -> Result<Vec<u64>> {
         const HEADER_TYPE: u16 = 0x0c;
         // The registers behind the first two of a bridge are something else.
@@ -213,6 +228,10 @@ impl Function {
 
     /// Turns on memory and port decoding and bus mastering. Without bus mastering a device cannot
     /// raise message-signalled interrupts: they vanish silently.
+    ///
+    /// # Errors
+    /// `EIO` when the channel ends or the answer is malformed or that to another request,
+    /// `EMSGSIZE` when it is longer than [`MAX_RESPONSE_BYTES`]; those of the channel.
     pub fn enable(&mut self) -> Result<()> {
         match self.request(Request::EnableDevice)? {
             Response::EnabledDevice => Ok(()),
@@ -239,6 +258,9 @@ impl Function {
     }
 
     /// The features that the function has.
+    ///
+    /// # Errors
+    /// Those of [`enable`](Self::enable).
     pub fn features(&mut self) -> Result<Vec<Feature>> {
         match self.request(Request::Features)? {
             Response::Features(list) => Ok(list),
@@ -246,7 +268,10 @@ impl Function {
         }
     }
 
-    /// How a feature is laid out; `EOPNOTSUPP` when the function lacks it.
+    /// How a feature is laid out.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when the function lacks it; those of [`enable`](Self::enable).
     pub fn feature_info(&mut self, feature: Feature) -> Result<FeatureInfo> {
         match self.request(Request::FeatureInfo(feature))? {
             Response::FeatureInfo(_, info) => Ok(info),
@@ -254,7 +279,10 @@ impl Function {
         }
     }
 
-    /// Turns a feature on; `EOPNOTSUPP` when the function lacks it.
+    /// Turns a feature on.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when the function lacks it; those of [`enable`](Self::enable).
     pub fn enable_feature(&mut self, feature: Feature) -> Result<()> {
         match self.request(Request::EnableFeature(feature))? {
             Response::FeatureEnabled(_) => Ok(()),
@@ -311,6 +339,9 @@ impl Function {
     }
 
     /// Turns memory decoding off: nothing is reached through the function's memory BARs any more.
+    ///
+    /// # Errors
+    /// Those of [`enable`](Self::enable).
     pub fn stop_decoding(&mut self) -> Result<()> {
         let command = self.read_config(COMMAND)?;
         self.write_config(COMMAND, command_without_memory(command))

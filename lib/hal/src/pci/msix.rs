@@ -28,8 +28,8 @@ impl Vectors {
     ///
     /// # Errors
     /// `EOPNOTSUPP` when the function has no MSI-X or fewer vectors, or messages cannot name the
-    /// processor; `EINVAL` when its table lies outside its BAR, `ENOSPC` when the processor has no
-    /// free vectors.
+    /// processor; `EFAULT` when its table lies outside its BAR, `ENOSPC` when the processor has no
+    /// free vectors; those of [`Function::map_bar`] and of the function's channel.
     pub fn set_up(function: &mut Function, cpu: u32, count: usize) -> Result<Self> {
         let FeatureInfo::MsiX {
             table_bar,
@@ -68,6 +68,9 @@ impl Vectors {
     }
 
     /// Lets all vectors through.
+    ///
+    /// # Errors
+    /// None occurs: [`set_up`](Self::set_up) has checked that the table holds all of these words.
     pub fn unmask(&self) -> Result<()> {
         for entry in 0..self.interrupts.len() {
             self.table

@@ -290,6 +290,9 @@ impl Encoder {
 
 impl Request {
     /// Reads a request.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: the bytes are no request, or not exactly one.
     pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Decoder(message);
         let request = match from.u32()? {
@@ -511,6 +514,9 @@ impl FeatureInfo {
 
 impl Response {
     /// Reads a response, without the length before it.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: the bytes are no response, or not exactly one.
     pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Decoder(message);
         let response = match from.u32()? {
