@@ -60,6 +60,10 @@ pub fn start<S: SchemeSync>(
 }
 
 /// The second half of [`start`], for daemons that have made their socket themselves.
+///
+/// # Errors
+/// `EACCES` for callers without the right to register names, `EEXIST` when the name is taken,
+/// `EINVAL` when `notify` is no number; those of the scheme's root, the socket and the pipe.
 pub fn announce<S: SchemeSync>(
     socket: &Socket,
     name: &str,
@@ -129,6 +133,9 @@ pub fn is_served(file: &str) -> bool {
 }
 
 /// Gives up the namespace: from here on the daemon reaches only what it has opened.
+///
+/// # Errors
+/// Those of making the empty namespace: `EMFILE`, `ENOMEM`, or there is none to leave.
 pub fn seal() -> Result<()> {
     libredox::call::setrens(0, 0)?;
     Ok(())

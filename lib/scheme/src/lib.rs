@@ -2,6 +2,7 @@
 //! published Redox crates only, so the same source serves the programs of this image and programs
 //! with the standard library on Redox.
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 

@@ -52,8 +52,7 @@ const REQUESTS_PER_READ: usize = 32;
 /// Reads in a row before some of the requests are served. A thread waits for one answer at a time,
 /// so this covers more requests than there are.
 const READS_PER_ROUND: usize = 256;
-/// Rounds of requests in one [`SchemeLoop::poll`] before the caller can serve its other event
-/// sources.
+/// Rounds of requests in one [`SchemeLoop::poll`] before the caller can serve its other sources.
 const ROUNDS_PER_POLL: usize = 8;
 /// Rounds of retries in one [`SchemeLoop::retry_parked`] of an event-driven daemon.
 const ROUNDS_PER_RETRY: usize = 64;
@@ -106,9 +105,10 @@ pub trait SchemeDaemon: SchemeSync {
     }
 
     /// Reports that the caller has given up a kept request; `request` is the `ctx.id` that its
-    /// handler saw. Drop here what the handler remembered under that id. Returns the answer:
-    /// usually `ECANCELED`, or the count of what a transfer had moved before, which then is not
-    /// lost.
+    /// handler saw. Drop here what the handler remembered under that id. Returns the count of what
+    /// a transfer had moved before, which then is not lost.
+    /// # Errors
+    /// The answer otherwise, usually `ECANCELED`.
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
         let _ = request;
         Err(Error::new(ECANCELED))
@@ -175,8 +175,7 @@ impl Changes {
 pub enum Status {
     /// All waiting requests were taken, and nothing is left to try again.
     Idle,
-    /// More requests may wait, or changes are left: poll again after serving the other event
-    /// sources.
+    /// More requests may wait, or changes are left: poll again after the other event sources.
     More,
     /// The socket is closed: the daemon should end.
     Closed,
@@ -195,8 +194,7 @@ pub struct Counters {
     pub writes: u64,
     /// Retries of kept requests.
     pub retries: u64,
-    /// The most requests of other processes that were served while the only request of a process
-    /// waited for its turn.
+    /// The most requests of others that were served while a process's only one waited its turn.
     pub others_first: u64,
     /// Open files that event queues watch, at present rather than since the start.
     pub watched: u64,
@@ -236,8 +234,7 @@ pub struct SchemeLoop<T = SocketTransport> {
 }
 
 impl SchemeLoop {
-    /// A loop over a scheme socket. With a blocking socket [`poll`](Self::poll) waits for a
-    /// request; with a non-blocking one it takes what is there.
+    /// A loop over a scheme socket. [`poll`](Self::poll) waits for a request if the socket blocks.
     pub fn new(socket: Rc<Socket>, blocking: bool) -> Self {
         Self::with_transport(SocketTransport::new(socket, blocking))
     }
@@ -335,6 +332,8 @@ impl<T: Transport> SchemeLoop<T> {
 
     /// Serves requests until the socket is closed. For daemons whose socket blocks and is their
     /// only event source.
+    /// # Errors
+    /// Those of [`poll`](Self::poll).
     pub fn run<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<()> {
         while self.poll(scheme)? != Status::Closed {}
         Ok(())
@@ -345,6 +344,8 @@ impl<T: Transport> SchemeLoop<T> {
     /// call it before the queue reports the socket: the queue reports every request that comes
     /// after the socket was found empty. Until then [`retry_parked`](Self::retry_parked) is
     /// enough.
+    /// # Errors
+    /// Those of [`Transport::read`] except for `EINTR`, after which it reads again.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
         let mut status = Status::More;
         for _ in 0..ROUNDS_PER_POLL {
@@ -378,8 +379,7 @@ impl<T: Transport> SchemeLoop<T> {
         })
     }
 
-    /// Reads the waiting requests and puts them in line. Requests that need not wait in line are
-    /// served at once.
+    /// Reads the waiting requests and puts them in line, or serves those at once that need none.
     fn take<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Taken> {
         let mut is_any = !self.queue.is_empty();
         for _ in 0..READS_PER_ROUND {
@@ -444,6 +444,8 @@ impl<T: Transport> SchemeLoop<T> {
     ///
     /// Returns whether changes are left for the next call: two clients of an event-driven daemon
     /// that move data between each other must not keep it from its other clients.
+    /// # Errors
+    /// None at present: an answer that the kernel refuses is logged and left out.
     pub fn retry_parked<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<bool> {
         let mut idle_rounds = 0;
         let mut rounds = 0;
@@ -541,8 +543,7 @@ impl<T: Transport> SchemeLoop<T> {
                 Ok(count) => written += count,
                 Err(Error { errno: EINTR }) => {}
                 Err(error) => {
-                    // The kernel refuses an answer whose request is gone; the other answers still
-                    // have to be written.
+                    // The kernel refuses an answer whose request is gone; the others remain.
                     let entry = self.answers[written];
                     log::warn!(
                         "scheme loop: answer {:#x} for tag {} refused: {error}",

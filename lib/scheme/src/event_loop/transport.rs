@@ -14,9 +14,15 @@ pub trait Transport {
     fn blocking(&self) -> bool;
 
     /// Takes requests: `Some(0)` when the other end is closed, `None` when nothing waits.
+    ///
+    /// # Errors
+    /// Those of the socket: `EINTR` when the wait was interrupted, `EIO` for a part of a request.
     fn read(&mut self, requests: &mut [Sqe]) -> Result<Option<usize>>;
 
     /// Delivers answers in order and returns how many were taken; an error refers to the first.
+    ///
+    /// # Errors
+    /// The first answer is refused: its request is gone, or the call was interrupted (`EINTR`).
     fn write(&mut self, answers: &[Cqe]) -> Result<usize>;
 }
 
