@@ -2,6 +2,7 @@
 //! map, and the daemon's access to their pages. docs/architecture.md, "Words", defines *pin* and
 //! *window*.
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 #[cfg(feature = "std")]

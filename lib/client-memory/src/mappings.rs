@@ -31,6 +31,9 @@ unsafe extern "C" {
 }
 
 /// The address space of this program. A process with this descriptor controls the program.
+///
+/// # Errors
+/// Those of opening it, such as `EMFILE`.
 pub fn own_space() -> Result<Fd> {
     Ok(Fd::new(libredox::call::dup(
         redox_cur_thrfd_v0(),

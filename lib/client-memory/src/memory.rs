@@ -371,6 +371,9 @@ impl Memory {
 
     /// Cuts the memory in two at `offset`, a multiple of the page size, so that each part can be
     /// unmapped alone. Returns the whole when there is nothing to cut there.
+    ///
+    /// # Errors
+    /// The whole memory: `offset` is 0, not before its end, or no multiple of the page size.
     pub fn split(self, offset: usize) -> core::result::Result<(Self, Self), Self> {
         if offset == 0 || offset >= self.view.bytes || !offset.is_multiple_of(PAGE) {
             return Err(self);
