@@ -17,6 +17,7 @@
 //! Nothing here makes a system call, reads a clock or keeps a global: time is an argument, in
 //! nanoseconds.
 #![no_std]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 

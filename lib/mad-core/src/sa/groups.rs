@@ -169,6 +169,12 @@ impl Groups {
     }
 
     /// Set of a membership: joins a group, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// `TOO_FEW_COMPONENTS`: the member, its join state or what a new group needs is missing.
+    /// `BAD_GID`: no such port is online, or the group has no group's identifier. `INVALID`: no
+    /// join state, or properties that the group does not or cannot have. `DENIED`: the port has
+    /// joined itself. `NO_RESOURCES`: too many groups.
     pub fn join(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
         let place = named_port(fabric, query)?;
         let state = query.value(member::JOIN_STATE);
@@ -254,6 +260,11 @@ impl Groups {
     }
 
     /// Delete of a membership: leaves join states of a group, which ends with its last member.
+    ///
+    /// # Errors
+    /// `TOO_FEW_COMPONENTS`: the member or the join state is missing. `BAD_GID`: no such port is
+    /// online. `INVALID`: it is not in the group in this state. `DENIED`: the port has joined
+    /// itself.
     pub fn leave(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
         let place = named_port(fabric, query)?;
         let mgid: Gid = core::array::from_fn(|at| query.data[at]);

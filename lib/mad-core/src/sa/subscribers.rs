@@ -124,6 +124,11 @@ pub struct Subscribers {
 
 impl Subscribers {
     /// Set of InformInfo: begins or ends a subscription.
+    ///
+    /// # Errors
+    /// `DENIED`: the sender has no port here. `NO_RESOURCES`: there are too many subscriptions, of
+    /// the port or of all. `INVALID`: there is none to end, or it is to be neither begun nor
+    /// ended.
     pub fn set(&mut self, from: &Packet, query: &Query<'_>) -> Answer {
         let place = Place::of(from.source).ok_or(refusal::DENIED)?;
         let inform: [u8; INFORM_BYTES] = core::array::from_fn(|at| query.data[at]);
