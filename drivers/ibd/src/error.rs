@@ -4,6 +4,9 @@ use syscall::error::{EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, Error, R
 use verbs_abi::frame::Malformed;
 
 /// Fails with this error number.
+///
+/// # Errors
+/// Always, with this number.
 pub fn fail<T>(errno: i32) -> Result<T> {
     Err(Error::new(errno))
 }
