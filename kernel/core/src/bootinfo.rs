@@ -232,6 +232,9 @@ pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
 pub const PVH_SIZE: u64 = 56;
 
 /// Decodes PVH start info at physical `address`; `read` gives the bytes of a physical range.
+///
+/// # Errors
+/// [`BootInfoError`]: the structure has another magic number, or `read` gives no bytes of a part.
 pub fn pvh<'a>(
     address: u64,
     read: impl Fn(u64, u64) -> Option<&'a [u8]>,

@@ -3,6 +3,7 @@
 //! This crate touches only memory that it was given, so nothing in it is unsafe. The kernel proper
 //! (`kernel/src`) adds the machine: it maps what these structures describe.
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 

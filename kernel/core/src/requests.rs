@@ -168,6 +168,9 @@ impl<W, F, A> Requests<W, F, A> {
     /// Handles the daemon's answer. A cancelled request that is answered with ECANCELED ends with
     /// EINTR. EINTR without a cancellation becomes EIO, because the client would take it for a
     /// signal.
+    ///
+    /// # Errors
+    /// [`TagError`], with the reply: there is no such request, or it was answered already.
     pub fn answer(
         &mut self,
         tag: u32,
@@ -274,6 +277,9 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     /// Takes the files sent along with a waiting request.
+    ///
+    /// # Errors
+    /// [`TagError`]: there is no such request, or it was answered already.
     pub fn take_files(&mut self, tag: usize) -> Result<Vec<F>, TagError> {
         match self.slot(tag) {
             Some(Some(State::Waiting { files, .. })) => Ok(core::mem::take(files)),
@@ -283,6 +289,9 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     /// Takes the first file sent along with a waiting request.
+    ///
+    /// # Errors
+    /// [`TagError`]: there is no such request, or it was answered already.
     pub fn take_first_file(&mut self, tag: usize) -> Result<Option<F>, TagError> {
         match self.slot(tag) {
             Some(Some(State::Waiting { files, .. })) if files.is_empty() => Ok(None),
@@ -294,6 +303,9 @@ impl<W, F, A> Requests<W, F, A> {
 
     /// Moves files to a waiting request. Returns the files that it had before; on error, the new
     /// ones.
+    ///
+    /// # Errors
+    /// [`TagError`]: there is no such request, or it was answered already.
     pub fn put_files(&mut self, tag: usize, new: Vec<F>) -> Result<Vec<F>, (TagError, Vec<F>)> {
         match self.slot(tag) {
             Some(Some(State::Waiting { files, .. })) => Ok(core::mem::replace(files, new)),

@@ -117,6 +117,9 @@ impl<T> SlotTable<T> {
     }
 
     /// The error of [`insert`](Self::insert) if it came now, except for a lack of memory.
+    ///
+    /// # Errors
+    /// [`SlotError::Limit`], [`SlotError::Taken`].
     pub fn check_insert(&self, number: usize) -> Result<(), SlotError> {
         self.check_free(number)?;
         match self.used < MAX_SLOTS {
@@ -126,6 +129,10 @@ impl<T> SlotTable<T> {
     }
 
     /// Puts `entry` at `number`; returns a refused entry.
+    ///
+    /// # Errors
+    /// [`SlotError::Limit`], [`SlotError::Taken`]; [`SlotError::Memory`] when the places cannot
+    /// grow.
     pub fn insert(&mut self, number: usize, entry: T) -> Result<(), (SlotError, T)> {
         if let Err(error) = self.check_insert(number) {
             return Err((error, entry));
@@ -180,6 +187,10 @@ impl<T> SlotTable<T> {
     }
 
     /// Takes several entries out: all of them or none.
+    ///
+    /// # Errors
+    /// [`SlotError::Duplicate`], [`SlotError::Limit`] or [`SlotError::Empty`] for a number;
+    /// [`SlotError::Memory`] for the lists.
     pub fn remove_all(&mut self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
         self.check_taken(numbers)?;
         let mut taken = list_for(numbers.len())?;
@@ -189,6 +200,10 @@ impl<T> SlotTable<T> {
 
     /// Puts several entries in, `entries[i]` at `numbers[i]`: all of them or none. Returns refused
     /// entries.
+    ///
+    /// # Errors
+    /// [`SlotError::Length`] when the lists differ in length, [`SlotError::Duplicate`],
+    /// [`SlotError::Limit`] or [`SlotError::Taken`] for a number, [`SlotError::Memory`].
     pub fn insert_all(
         &mut self,
         numbers: &[usize],
@@ -221,6 +236,10 @@ impl<T> SlotTable<T> {
     }
 
     /// Makes the number space of `which` (only its tag counts) at least `size` places long.
+    ///
+    /// # Errors
+    /// [`SlotError::Limit`] beyond [`MAX_SLOTS`], [`SlotError::Length`] when it would shrink,
+    /// [`SlotError::Memory`].
     pub fn resize(&mut self, which: usize, size: usize) -> Result<(), SlotError> {
         let (space, _) = self.space_mut(which);
         if size > MAX_SLOTS {
@@ -257,6 +276,9 @@ impl<T> SlotTable<T> {
 
 impl<T: Clone> SlotTable<T> {
     /// Copies several entries: all of them or none.
+    ///
+    /// # Errors
+    /// As for [`remove_all`](Self::remove_all).
     pub fn get_all(&self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
         self.check_taken(numbers)?;
         let mut copies = list_for(numbers.len())?;
@@ -269,6 +291,9 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// A table with the same entries at the same numbers.
+    ///
+    /// # Errors
+    /// [`SlotError::Memory`].
     pub fn copy(&self) -> Result<Self, SlotError> {
         let mut plain = list_for(self.plain.len())?;
         let mut upper = list_for(self.upper.len())?;
