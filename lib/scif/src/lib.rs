@@ -45,6 +45,7 @@
 //!
 //! [`raw`] has the same calls with plain numbers as arguments, for other languages and for tests.
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 #[cfg(feature = "std")]

@@ -277,6 +277,9 @@ pub struct Mapping {
 impl Mapping {
     /// Cuts the mapping in two at `offset`, a multiple of the page size, so that each part can be
     /// unmapped alone. Gives the whole mapping back if there is nothing to cut there.
+    ///
+    /// # Errors
+    /// The whole mapping: `offset` is 0, not before its end, or no multiple of the page size.
     pub fn split(self, offset: usize) -> core::result::Result<(Self, Self), Self> {
         match self.memory.split(offset) {
             Ok((first, second)) => Ok((Self { memory: first }, Self { memory: second })),
