@@ -6,25 +6,23 @@
 //! atomic access, after a check against the region's length; larger pieces are copied. Regions are
 //! cheap to clone and to cut; the mapping behind them lives as long as the last of them.
 
+mod map;
+
 use alloc::rc::Rc;
-use core::arch::x86_64::__cpuid;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use libredox::Fd;
-use libredox::call::{MmapArgs, mmap, munmap};
-use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_NONE, PROT_READ, PROT_WRITE};
-use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
-use syscall::flag::MapFlags;
+use libredox::call::munmap;
+use syscall::error::{EFAULT, Error, Result};
 
 use crate::copy::{self, Routine, Side};
 
+pub use map::{Cache, PhysicalMemory, map_physical, map_shared, physical_bits, reserve_addresses};
+pub(crate) use map::{map_start, replace, reserve};
+
 /// Bytes of a page, the unit of all mappings.
 pub const PAGE: usize = 4096;
-
-/// The file descriptor number that stands for anonymous memory in a mapping call.
-const ANONYMOUS: usize = !0;
 
 /// An access that is not inside its region, or not aligned to its size.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,7 +84,8 @@ impl Drop for Backing {
     fn drop(&mut self) {
         match *self {
             Backing::Mapping { address, bytes, .. } => {
-                // SAFETY: made for this object alone, and the last region that reaches it is gone.
+                // SAFETY: the mapping was made by this process for this object alone, and the
+                // last region that could reach it is gone.
                 let result = unsafe { munmap(address as *mut (), bytes) };
                 if let Err(error) = result {
                     log::warn!("unmap of {bytes:#x} bytes at {address:#x} failed: {error}");
@@ -145,7 +144,8 @@ impl Region {
         })
     }
 
-    /// Takes over a mapping of whole pages. Only who knows that it is writable may store to it.
+    /// Takes over a mapping of whole pages, which may be read-only: only a caller that knows that
+    /// it is writable may store to the region.
     ///
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes that can be read, and that nothing else unmaps
@@ -178,12 +178,14 @@ impl Region {
         self.bytes
     }
 
-    /// The virtual address of the first byte, for system calls that take one.
+    /// The virtual address of the first byte, for system calls that take one (a scheme's answer
+    /// to a mapping request, address translation).
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
     }
 
     /// The part `offset .. offset + bytes` as a region of its own.
+    ///
     /// # Errors
     /// [`BoundsError`]: the range is not all inside.
     pub fn part(&self, offset: usize, bytes: usize) -> Result<Self, BoundsError> {
@@ -216,6 +218,7 @@ impl Region {
     }
 
     /// Reads one value, once, with a single access of its size.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn read<T: Word>(&self, offset: usize) -> Result<T, BoundsError> {
@@ -225,6 +228,7 @@ impl Region {
     }
 
     /// Writes one value with a single access of its size.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn write<T: Word>(&self, offset: usize, value: T) -> Result<(), BoundsError> {
@@ -235,6 +239,7 @@ impl Region {
     }
 
     /// Copies bytes out of the region.
+    ///
     /// # Errors
     /// [`BoundsError`]: the range is not all inside.
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) -> Result<(), BoundsError> {
@@ -248,6 +253,7 @@ impl Region {
     }
 
     /// Copies bytes into the region.
+    ///
     /// # Errors
     /// [`BoundsError`]: the range is not all inside.
     pub fn write_bytes(&self, offset: usize, from: &[u8]) -> Result<(), BoundsError> {
@@ -260,7 +266,9 @@ impl Region {
         Ok(())
     }
 
-    /// Copies between two regions. Ranges of one mapping that overlap get mixed content.
+    /// Copies between two regions; overlapping ranges of one mapping give mixed content, never
+    /// anything outside them.
+    ///
     /// # Errors
     /// [`BoundsError`]: one of the ranges is not all inside its region.
     pub fn copy_from(
@@ -298,6 +306,7 @@ impl Region {
     }
 
     /// Sets a range to zero.
+    ///
     /// # Errors
     /// [`BoundsError`]: the range is not all inside.
     pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), BoundsError> {
@@ -320,6 +329,7 @@ impl Region {
     }
 
     /// A reference to a word, for callers that poll it: the offset is checked once, here.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
@@ -329,13 +339,16 @@ impl Region {
     }
 
     /// Reads a value with acquire ordering: all that its writer stored before it is visible after.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn load_acquire_u32(&self, offset: usize) -> Result<u32, BoundsError> {
         Ok(self.atomic_u32(offset)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value with release ordering: who reads it sees all that was written before.
+    /// Publishes a value with release ordering: a reader of it sees everything that was written
+    /// before.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<(), BoundsError> {
@@ -344,6 +357,7 @@ impl Region {
     }
 
     /// [`load_acquire_u32`](Self::load_acquire_u32) for 64 bits.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, BoundsError> {
@@ -351,6 +365,7 @@ impl Region {
     }
 
     /// [`store_release_u32`](Self::store_release_u32) for 64 bits.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), BoundsError> {
@@ -359,13 +374,16 @@ impl Region {
     }
 
     /// Adds `value` and returns the former value, atomically for all sides.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.fetch_add(value, Ordering::AcqRel))
     }
 
-    /// Replaces `expected` by `new`, atomically for all sides; the inner error is the value found.
+    /// Replaces `expected` by `new`, atomically for all sides; the inner error holds the value that
+    /// was found instead.
+    ///
     /// # Errors
     /// [`BoundsError`]: the value is not all inside, or not aligned to its size.
     pub fn compare_exchange_u32(
@@ -393,198 +411,8 @@ pub fn write_fence() {
     fence(Ordering::Release);
 }
 
-/// How the processor treats accesses to a physical mapping.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cache {
-    /// Ordinary memory.
-    WriteBack,
-    /// Stores may be gathered: apertures and frame buffers.
-    WriteCombining,
-    /// Every access reaches the device: registers.
-    Uncached,
-}
-
-impl Cache {
-    fn path(self) -> &'static str {
-        match self {
-            Cache::WriteBack => "/scheme/memory/physical@wb",
-            Cache::WriteCombining => "/scheme/memory/physical@wc",
-            Cache::Uncached => "/scheme/memory/physical@uc",
-        }
-    }
-}
-
-/// The right to map device memory, for a daemon that maps after it has given up its namespace.
-pub struct PhysicalMemory {
-    file: Fd,
-}
-
-impl PhysicalMemory {
-    /// Opens the kernel's file for mappings of this kind.
-    ///
-    /// # Errors
-    /// `EACCES` for callers other than root.
-    pub fn open(cache: Cache) -> Result<Self> {
-        let file = Fd::open(cache.path(), O_CLOEXEC, 0)?;
-        Ok(Self { file })
-    }
-
-    /// Maps device memory or firmware tables. The range needs no alignment and must not be
-    /// ordinary RAM.
-    ///
-    /// # Errors
-    /// `EINVAL` for an empty range, `EOVERFLOW` for one beyond the address space, `EPERM` when the
-    /// range touches the system's RAM, `ENOMEM`.
-    pub fn map(&self, physical: u64, bytes: usize) -> Result<Region> {
-        if bytes == 0 {
-            return Err(Error::new(EINVAL));
-        }
-        let skip = physical as usize % PAGE;
-        let whole = skip
-            .checked_add(bytes)
-            .and_then(|length| length.checked_next_multiple_of(PAGE))
-            .ok_or(Error::new(EOVERFLOW))?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let address = unsafe {
-            mmap(MmapArgs {
-                addr: core::ptr::null_mut(),
-                length: whole,
-                prot: PROT_READ | PROT_WRITE,
-                flags: MAP_SHARED,
-                fd: self.file.raw(),
-                offset: physical - skip as u64,
-            })?
-        };
-        // SAFETY: the mapping made above, known to nobody else.
-        let region = unsafe { Region::from_mapping(address, whole, Side::Aperture)? };
-        Ok(region.part(skip, bytes)?)
-    }
-}
-
-/// Maps device memory or firmware tables, for callers that need a single mapping.
-///
-/// # Errors
-/// Those of [`PhysicalMemory`].
-pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
-    PhysicalMemory::open(cache)?.map(physical, bytes)
-}
-
-/// Width of a physical address on this machine, in bits.
-pub fn physical_bits() -> u32 {
-    const HIGHEST_EXTENDED: u32 = 0x8000_0000;
-    const ADDRESS_SIZES: u32 = 0x8000_0008;
-    /// The width on processors that do not report it.
-    const DEFAULT_BITS: u32 = 36;
-    if __cpuid(HIGHEST_EXTENDED).eax < ADDRESS_SIZES {
-        return DEFAULT_BITS;
-    }
-    __cpuid(ADDRESS_SIZES).eax & 0xff
-}
-
-/// Maps the first `bytes` bytes of a file, rounded up to whole pages, shared with its other users.
-///
-/// # Errors
-/// `EINVAL` for an empty range, and those of the file's scheme.
-pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
-    if bytes == 0 {
-        return Err(Error::new(EINVAL));
-    }
-    let bytes = bytes
-        .checked_next_multiple_of(PAGE)
-        .ok_or(Error::new(EOVERFLOW))?;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: bytes,
-            prot: PROT_READ | PROT_WRITE,
-            flags: MAP_SHARED,
-            fd: file.raw(),
-            offset: 0,
-        })?
-    };
-    // SAFETY: the mapping made above, known to nobody else.
-    unsafe { Region::from_mapping(address, bytes, Side::Own) }
-}
-
-/// Reserves addresses of this process with nothing behind them. The caller maps over them.
-///
-/// # Errors
-/// `ENOMEM`; `EINVAL` for no bytes.
-pub fn reserve_addresses(bytes: usize) -> Result<usize> {
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: bytes,
-            prot: PROT_NONE,
-            flags: MAP_PRIVATE,
-            fd: ANONYMOUS,
-            offset: 0,
-        })?
-    };
-    Ok(address as usize)
-}
-
-/// Reserves a range of this process's address space: memory that costs nothing until it is
-/// touched, which the caller replaces piece by piece.
-pub(crate) fn reserve(bytes: usize) -> Result<Region> {
-    map_private(ANONYMOUS, bytes)
-}
-
-/// Maps a file of the memory scheme privately at an address of the kernel's choice.
-pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
-    let bytes = bytes
-        .checked_next_multiple_of(PAGE)
-        .ok_or(Error::new(EOVERFLOW))?;
-    map_start(fd, bytes, bytes)
-}
-
-/// Maps `whole` bytes of a file of the memory scheme privately and at once unmaps all but the
-/// first `bytes`. Both are whole pages, and `bytes` is at most `whole`.
-pub(crate) fn map_start(fd: usize, whole: usize, bytes: usize) -> Result<Region> {
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: whole,
-            prot: PROT_READ | PROT_WRITE,
-            flags: MAP_PRIVATE,
-            fd,
-            offset: 0,
-        })?
-    };
-    let (region, rest) = (bytes, whole.saturating_sub(bytes));
-    if rest > 0 {
-        // SAFETY: the end of the mapping made above, which nobody has seen.
-        unsafe { munmap(address.wrapping_byte_add(region), rest)? };
-    }
-    // SAFETY: the mapping made above, or what is left of it, known to nobody else.
-    unsafe { Region::from_mapping(address, region, Side::Own) }
-}
-
-/// Replaces whole pages of a region by a private mapping of `fd`, in place.
-pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -> Result<()> {
-    let place = region.check(offset, bytes, PAGE)?;
-    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
-        return Err(Error::new(EINVAL));
-    }
-    // SAFETY: the range belongs to the region's own mapping (checked), is only reached through
-    // regions, which hold no references, and stays mapped without a gap.
-    unsafe {
-        mmap(MmapArgs {
-            addr: place.as_ptr().cast(),
-            length: bytes,
-            prot: PROT_READ | PROT_WRITE,
-            flags: MAP_PRIVATE | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
-            fd,
-            offset: 0,
-        })?
-    };
-    Ok(())
-}
-
-/// Drains the write-combining buffers: other sides see all stores in them before any later store.
+/// Drains the write-combining buffers: other sides see all earlier stores to write-combining
+/// memory before any later store.
 #[inline]
 pub fn drain_writes() {
     #[cfg(not(target_os = "redox"))]

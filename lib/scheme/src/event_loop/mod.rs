@@ -20,6 +20,7 @@
 mod dispatch;
 #[cfg(not(target_os = "redox"))]
 pub mod fake;
+mod interface;
 mod locking;
 mod names;
 mod parked;
@@ -33,17 +34,17 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
+use redox_scheme::scheme::{Op, SchemeState};
 use redox_scheme::{CallerCtx, Id, Socket};
-use syscall::error::{ECANCELED, EINTR, EOPNOTSUPP, Error, Result};
+use syscall::error::{EINTR, Error, Result};
 use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
-use crate::locks::Locks;
 use parked::{Parked, ParkedRequests};
 use request_queue::RequestQueue;
 use unclaimed::UnclaimedHandles;
 
+pub use interface::{Changes, SchemeDaemon};
 pub use locking::WAITS;
 pub use transport::{SocketTransport, Transport};
 
@@ -52,7 +53,8 @@ const REQUESTS_PER_READ: usize = 32;
 /// Reads in a row before some of the requests are served. A thread waits for one answer at a time,
 /// so this covers more requests than there are.
 const READS_PER_ROUND: usize = 256;
-/// Rounds of requests in one [`SchemeLoop::poll`] before the caller can serve its other sources.
+/// Rounds of requests in one [`SchemeLoop::poll`] before the caller can serve its other event
+/// sources.
 const ROUNDS_PER_POLL: usize = 8;
 /// Rounds of retries in one [`SchemeLoop::retry_parked`] of an event-driven daemon.
 const ROUNDS_PER_RETRY: usize = 64;
@@ -63,119 +65,13 @@ const IDLE_ROUNDS: usize = 16;
 /// User and group id of a request that carries no credentials.
 pub const NO_ID: u32 = u32::MAX;
 
-/// A daemon's interface to the loop beside its request handlers.
-pub trait SchemeDaemon: SchemeSync {
-    /// Reports the handles and requests whose state changed since the last call. Called after
-    /// every batch of requests and whenever [`SchemeLoop::retry_parked`] runs.
-    fn changes(&mut self, changes: &mut Changes) {
-        let _ = changes;
-    }
-
-    /// Reports that a request is about to be kept, because it cannot be answered yet. `handle` is
-    /// the request's handle, `usize::MAX` without one.
-    ///
-    /// # Errors
-    /// The answer to the request, if it may not wait because too many do. What it has begun is
-    /// then undone by [`on_cancel`](Self::on_cancel).
-    fn on_wait(&mut self, handle: usize, ctx: &CallerCtx) -> Result<()> {
-        let _ = (handle, ctx);
-        Ok(())
-    }
-
-    /// Reports that a request which [`on_wait`](Self::on_wait) let wait was answered or given up.
-    fn on_waited(&mut self, request: Id) {
-        let _ = request;
-    }
-
-    /// Whether the process `pid` has ended. The loop asks before a request that has waited gives a
-    /// process a new handle: Redox's kernel does not report a process killed meanwhile.
-    fn is_gone(&mut self, pid: usize) -> bool {
-        let _ = pid;
-        false
-    }
-
-    /// The table of file locks, and the number of the file behind a handle; see
-    /// [`Locks`](crate::locks::Locks). The loop answers all requests for locks.
-    ///
-    /// # Errors
-    /// The answer to such a request: the scheme keeps no locks, or none of this file.
-    fn locks(&mut self, handle: usize) -> Result<(&mut Locks, u64)> {
-        let _ = handle;
-        Err(Error::new(EOPNOTSUPP))
-    }
-
-    /// Reports that the caller has given up a kept request; `request` is the `ctx.id` that its
-    /// handler saw. Drop here what the handler remembered under that id. Returns the count of what
-    /// a transfer had moved before, which then is not lost.
-    /// # Errors
-    /// The answer otherwise, usually `ECANCELED`.
-    fn on_cancel(&mut self, request: Id) -> Result<usize> {
-        let _ = request;
-        Err(Error::new(ECANCELED))
-    }
-}
-
-/// Collects what changed; see [`SchemeDaemon::changes`].
-#[derive(Default)]
-pub struct Changes {
-    handles: Vec<usize>,
-    requests: Vec<Id>,
-    events: Vec<(usize, EventFlags)>,
-    everything: bool,
-    progress: bool,
-}
-
-impl Changes {
-    /// Reports that a handle's readiness changed: the loop tries its kept requests again, and
-    /// posts an event to subscribers if `fevent` now reports something ready.
-    pub fn handle(&mut self, id: usize) {
-        self.handles.push(id);
-    }
-
-    /// Reports that one kept request (the `ctx.id` its handler saw) can be tried again.
-    pub fn request(&mut self, request: Id) {
-        self.requests.push(request);
-    }
-
-    /// Has all kept requests tried again. For daemons with few clients.
-    pub fn everything(&mut self) {
-        self.everything = true;
-    }
-
-    /// Reports that data moved although no request could be answered yet: the round of retries
-    /// that led here was not in vain.
-    pub fn progress(&mut self) {
-        self.progress = true;
-    }
-
-    /// Posts an event as it is, whether or not the handle is ready.
-    pub fn event(&mut self, id: usize, flags: EventFlags) {
-        self.events.push((id, flags));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.handles.is_empty()
-            && self.requests.is_empty()
-            && self.events.is_empty()
-            && !self.everything
-    }
-
-    /// Empties the lists but keeps their memory.
-    fn clear(&mut self) {
-        self.handles.clear();
-        self.requests.clear();
-        self.events.clear();
-        self.everything = false;
-        self.progress = false;
-    }
-}
-
 /// How a [`SchemeLoop::poll`] ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
     /// All waiting requests were taken, and nothing is left to try again.
     Idle,
-    /// More requests may wait, or changes are left: poll again after the other event sources.
+    /// More requests may wait, or changes are left: poll again after serving the other event
+    /// sources.
     More,
     /// The socket is closed: the daemon should end.
     Closed,
@@ -194,7 +90,8 @@ pub struct Counters {
     pub writes: u64,
     /// Retries of kept requests.
     pub retries: u64,
-    /// The most requests of others that were served while a process's only one waited its turn.
+    /// The most requests of other processes that were served while the only request of a process
+    /// waited for its turn.
     pub others_first: u64,
     /// Open files that event queues watch, at present rather than since the start.
     pub watched: u64,
@@ -234,7 +131,8 @@ pub struct SchemeLoop<T = SocketTransport> {
 }
 
 impl SchemeLoop {
-    /// A loop over a scheme socket. [`poll`](Self::poll) waits for a request if the socket blocks.
+    /// A loop over a scheme socket. With a blocking socket [`poll`](Self::poll) waits for a
+    /// request; with a non-blocking one it takes what is there.
     pub fn new(socket: Rc<Socket>, blocking: bool) -> Self {
         Self::with_transport(SocketTransport::new(socket, blocking))
     }
@@ -332,6 +230,7 @@ impl<T: Transport> SchemeLoop<T> {
 
     /// Serves requests until the socket is closed. For daemons whose socket blocks and is their
     /// only event source.
+    ///
     /// # Errors
     /// Those of [`poll`](Self::poll).
     pub fn run<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<()> {
@@ -344,6 +243,7 @@ impl<T: Transport> SchemeLoop<T> {
     /// call it before the queue reports the socket: the queue reports every request that comes
     /// after the socket was found empty. Until then [`retry_parked`](Self::retry_parked) is
     /// enough.
+    ///
     /// # Errors
     /// Those of [`Transport::read`] except for `EINTR`, after which it reads again.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
@@ -379,7 +279,8 @@ impl<T: Transport> SchemeLoop<T> {
         })
     }
 
-    /// Reads the waiting requests and puts them in line, or serves those at once that need none.
+    /// Reads the waiting requests and puts them in line. Requests that need not wait in line are
+    /// served at once.
     fn take<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Taken> {
         let mut is_any = !self.queue.is_empty();
         for _ in 0..READS_PER_ROUND {
@@ -444,6 +345,7 @@ impl<T: Transport> SchemeLoop<T> {
     ///
     /// Returns whether changes are left for the next call: two clients of an event-driven daemon
     /// that move data between each other must not keep it from its other clients.
+    ///
     /// # Errors
     /// None at present: an answer that the kernel refuses is logged and left out.
     pub fn retry_parked<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<bool> {
