@@ -28,6 +28,10 @@ pub struct FirmwareMemory {
 }
 
 /// All tables of this machine; `None` when the firmware has none.
+///
+/// # Errors
+/// Those of reading the kernel's copy of the root table. `EINVAL`: it is no root table, or its
+/// length or checksum is wrong. `EIO`: one of the tables that it lists cannot be used.
 pub fn tables() -> Result<Option<AcpiTables<FirmwareMemory>>> {
     let bytes = read_root()?;
     if bytes.is_empty() {
