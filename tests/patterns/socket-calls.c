@@ -687,6 +687,44 @@ static void check_waiting_is_inherited(void) {
     GIVES(close(on), 0);
 }
 
+/* One thread connects, sends and only then accepts, as with TCP. */
+static void check_connections_before_accept(void) {
+    int on = bound();
+    GIVES(listen(on, 2), 0);
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    GIVES(getsockname(on, (struct sockaddr *)&address, &length), 0);
+    int callers[3];
+    for (int i = 0; i < 3; i++) {
+        callers[i] = stream();
+        errno = 0;
+        int result = connect(callers[i], (struct sockaddr *)&address, sizeof address);
+        /* The backlog is two. */
+        CHECK(i < 2 ? result == 0 : result == -1 && errno == ECONNREFUSED);
+    }
+    GIVES(close(callers[2]), 0);
+    GIVES(send(callers[0], "early", 5, 0), 5);
+    GIVES(close(callers[1]), 0);
+    CHECK(poll_one(on, POLLIN, TIMEOUT_MS) == POLLIN);
+    char bytes[8];
+    int first = accept(on, NULL, NULL), second = accept(on, NULL, NULL);
+    CHECK(first >= 0 && second >= 0);
+    GIVES(recv(first, bytes, sizeof bytes, 0), 5);
+    CHECK(!memcmp(bytes, "early", 5));
+    GIVES(send(first, "answer", 6, 0), 6);
+    GIVES(recv(callers[0], bytes, sizeof bytes, 0), 6);
+    GIVES(recv(second, bytes, sizeof bytes, 0), 0);
+    GIVES(close(second), 0);
+    /* One that nobody accepts ends with its listener. */
+    int last = stream();
+    GIVES(connect(last, (struct sockaddr *)&address, sizeof address), 0);
+    GIVES(close(on), 0);
+    GIVES(recv(last, bytes, sizeof bytes, 0), 0);
+    GIVES(close(last), 0);
+    GIVES(close(first), 0);
+    GIVES(close(callers[0]), 0);
+}
+
 /* Closing or shutting down a listener ends the wait of another thread. */
 static int awaited;
 
@@ -768,6 +806,7 @@ int main(int count, char **arguments) {
     check_loopback();
     check_names_of_pairs();
     check_waiting_is_inherited();
+    check_connections_before_accept();
     check_ends_of_listeners();
     check_passing_to_programs(arguments[0]);
     /* What was closed is gone, soon. */

@@ -1,6 +1,7 @@
 /* Waits for sockets among other descriptors: an answer that comes soon costs the driver no request,
  * and whatever may end a wait ends one that has just begun as well as one that sleeps for long. */
 #include "socket.h"
+#include <scif.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -312,16 +313,21 @@ static void call_ends(uint16_t node) {
     end_of(&of);
 }
 
-/* Listens, and accepts only when told to. */
+/* Listens by SCIF, whose connectors wait for the accept, and accepts only when told to. */
 static void serve_late(void) {
-    int control = serve_stream(3305), listener = listen_on(3306);
+    int control = serve_stream(3305);
+    scif_epd_t listener = scif_open(), fd;
+    GIVES(scif_bind(listener, 3306), 3306);
+    GIVES(scif_listen(listener, 8), 0);
     step(control, 'l');
     await(control, 'a');
-    int fd = accept_on(listener);
-    await(fd, 'd');
-    read_end(fd);
-    GIVES(close(listener), 0);
-    GIVES(close(fd), 0);
+    struct scif_portID peer;
+    GIVES(scif_accept(listener, &peer, &fd, SCIF_ACCEPT_SYNC), 0);
+    char byte = 0;
+    CHECK(scif_recv(fd, &byte, 1, SCIF_RECV_BLOCK) == 1 && byte == 'd');
+    FAILS(scif_recv(fd, &byte, 1, SCIF_RECV_BLOCK), ECONNRESET);
+    GIVES(scif_close(listener), 0);
+    GIVES(scif_close(fd), 0);
     GIVES(close(control), 0);
 }
 

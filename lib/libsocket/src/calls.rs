@@ -133,13 +133,20 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
     if !has_port(index) {
         raw::bind(index, 0).map_err(|error| errors::bind(error, false))?;
     }
-    raw::listen(index, backlog.clamp(1, MOST_WAITING)).map_err(|error| match error {
+    let backlog = backlog.clamp(1, MOST_WAITING);
+    // As with TCP, a client of a stream need not wait until the server accepts. One of Scheduled
+    // Transfers waits for the server's parameters in any case.
+    let listening = match socket.transfers {
+        None => raw::listen_granting(index, backlog),
+        Some(_) => raw::listen(index, backlog),
+    };
+    listening.map_err(|error| match error {
         EISCONN => EINVAL,
         other => other,
     })?;
     socket.update(|state| {
         state.phase = Phase::Listening;
-        state.backlog = backlog.clamp(1, MOST_WAITING) as usize;
+        state.backlog = backlog as usize;
     });
     Ok(())
 }

@@ -249,6 +249,9 @@ pub enum Call {
         /// How many requests may wait.
         #[word(0)]
         backlog: i32,
+        /// [`ListenFlags`](crate::flags::ListenFlags).
+        #[word(1)]
+        flags: u32,
     },
     /// `scif_connect`. Result: the local port. On a descriptor with `O_NONBLOCK` it fails with
     /// `EINPROGRESS`, and the same call again returns the result.
@@ -614,7 +617,10 @@ mod tests {
         };
         let calls = [
             Call::Bind { port: 65535 },
-            Call::Listen { backlog: -1 },
+            Call::Listen {
+                backlog: -1,
+                flags: 1,
+            },
             Call::Connect {
                 node: 1,
                 port: 2050,

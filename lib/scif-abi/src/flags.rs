@@ -43,6 +43,14 @@ bitflags! {
         const SYNC = 1;
     }
 
+    /// Flags of listen, an addition of this project: C's `scif_listen` has none.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ListenFlags: u32 {
+        /// Grants each request when it comes, as TCP does: connectors do not wait until the
+        /// connection is accepted.
+        const GRANT_AT_ONCE = 1;
+    }
+
     /// The rights to a window that the peer and RMA calls have: the `prot_flags` of register. The
     /// values are those of `mmap`'s `PROT_READ` and `PROT_WRITE` in the C header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

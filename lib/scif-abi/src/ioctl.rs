@@ -348,7 +348,10 @@ impl Ioctl {
             Ioctl::Bind { record } => Plan::Call(Call::Bind {
                 port: record.port.get(),
             }),
-            Ioctl::Listen { backlog } => Plan::Call(Call::Listen { backlog: *backlog }),
+            Ioctl::Listen { backlog } => Plan::Call(Call::Listen {
+                backlog: *backlog,
+                flags: 0,
+            }),
             Ioctl::Connect { record } => Plan::Call(Call::Connect {
                 node: record.peer.node(),
                 port: record.peer.port(),
@@ -568,7 +571,10 @@ mod tests {
             1 => Plan::Call(Call::Bind {
                 port: field(0, 2) as u16,
             }),
-            2 => Plan::Call(Call::Listen { backlog: 77 }),
+            2 => Plan::Call(Call::Listen {
+                backlog: 77,
+                flags: 0,
+            }),
             3 => Plan::Call(Call::Connect {
                 node: port_id(4).node(),
                 port: port_id(4).port(),

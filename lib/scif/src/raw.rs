@@ -21,7 +21,7 @@ use hal::kernel::ends_abandoned_requests;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use scif_abi::call::{Call, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::codec::Operation;
-use scif_abi::flags::{MapFlags, Protection, Readiness, RecvFlags, SendFlags};
+use scif_abi::flags::{ListenFlags, MapFlags, Protection, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
@@ -150,9 +150,23 @@ pub fn bind(epd: usize, port: Port) -> Result<Port> {
 /// `scif_listen`.
 ///
 /// # Errors
-/// `EINVAL`, `EISCONN`.
+/// `EINVAL`, `EISCONN`, `ENOMEM`.
 pub fn listen(epd: usize, backlog: i32) -> Result<()> {
-    plain(epd, Call::Listen { backlog }).map(|_| ())
+    listen_with(epd, backlog, ListenFlags::empty())
+}
+
+/// [`listen`], after which the driver grants each request when it comes: connectors do not wait
+/// for [`accept`].
+///
+/// # Errors
+/// Those of [`listen`].
+pub fn listen_granting(epd: usize, backlog: i32) -> Result<()> {
+    listen_with(epd, backlog, ListenFlags::GRANT_AT_ONCE)
+}
+
+fn listen_with(epd: usize, backlog: i32, flags: ListenFlags) -> Result<()> {
+    let flags = flags.bits();
+    plain(epd, Call::Listen { backlog, flags }).map(|_| ())
 }
 
 /// `scif_connect`. Returns the local port.

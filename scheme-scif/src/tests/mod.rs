@@ -9,6 +9,7 @@ mod closing;
 mod connections;
 mod counts;
 mod errors;
+mod granting;
 mod later;
 mod mappings;
 mod memory;

@@ -26,6 +26,10 @@ fn call(fixture: &mut Fixture, node: usize, id: HandleId, operation: Call) -> Re
     fixture.call(node, id, &[], words(operation)).0
 }
 
+const fn listen(backlog: i32) -> Call {
+    Call::Listen { backlog, flags: 0 }
+}
+
 const CONNECT: Call = Call::Connect {
     node: 1,
     port: 2050,
@@ -40,10 +44,7 @@ fn a_connection_by_calls() {
     let mut fixture = Fixture::new(2);
     let server = fixture.open(1, "endpoint").unwrap();
     assert_eq!(call(&mut fixture, 1, server, Call::LocalPort), Ok(1 << 16));
-    assert_eq!(
-        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
-        error(EINVAL)
-    );
+    assert_eq!(call(&mut fixture, 1, server, listen(4)), error(EINVAL));
     assert_eq!(
         call(&mut fixture, 1, server, Call::Bind { port: 2050 }),
         Ok(2050)
@@ -52,18 +53,9 @@ fn a_connection_by_calls() {
         call(&mut fixture, 1, server, Call::Bind { port: 2051 }),
         error(EINVAL)
     );
-    assert_eq!(
-        call(&mut fixture, 1, server, Call::Listen { backlog: 0 }),
-        error(EINVAL)
-    );
-    assert_eq!(
-        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
-        Ok(0)
-    );
-    assert_eq!(
-        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
-        error(EISCONN)
-    );
+    assert_eq!(call(&mut fixture, 1, server, listen(0)), error(EINVAL));
+    assert_eq!(call(&mut fixture, 1, server, listen(4)), Ok(0));
+    assert_eq!(call(&mut fixture, 1, server, listen(4)), error(EISCONN));
     assert_eq!(call(&mut fixture, 1, server, CONNECT), error(EOPNOTSUPP));
     assert_eq!(accept(&mut fixture, 1, server).map(|_| ()), error(EAGAIN));
 

@@ -229,6 +229,9 @@ impl Listener {
             return None;
         }
         let accepts_left = context.rng.size(30);
+        if context.rng.one_in(4) {
+            context.engine.grant_at_once(endpoint);
+        }
         Some(Listener {
             endpoint,
             accepting: None,

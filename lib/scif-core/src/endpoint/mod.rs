@@ -105,8 +105,13 @@ pub(crate) struct Endpoint {
     attempt: Option<Attempt>,
     backlog: usize,
     requests: VecDeque<Request>,
-    /// Endpoints with granted requests whose accepts were given up, for the next accepts.
+    /// Whether requests are granted when they come.
+    grants_at_once: bool,
+    /// Endpoints with granted requests for the next accepts: requests that were granted when they
+    /// came, and those whose accepts were given up.
     granted: VecDeque<EndpointId>,
+    /// The listener that has this endpoint among those.
+    kept_by: Option<EndpointId>,
 }
 
 impl Endpoint {
@@ -156,14 +161,9 @@ impl Endpoint {
         self.attempt
     }
 
-    /// How many requests wait.
+    /// How many requests wait, those included that are granted and not accepted.
     pub(crate) fn queued_requests(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Whether an accept finds a request, or a connection.
-    pub(crate) fn has_connector(&self) -> bool {
-        !self.requests.is_empty() || !self.granted.is_empty()
+        self.requests.len() + self.granted.len()
     }
 
     /// Takes the endpoints that the next accepts would have got.
@@ -217,7 +217,9 @@ impl Endpoints {
             attempt: None,
             backlog: 0,
             requests: VecDeque::new(),
+            grants_at_once: false,
             granted: VecDeque::new(),
+            kept_by: None,
         };
         self.table.insert(endpoint).ok_or_else(|| {
             cx.quotas.discharge(owner, Resource::Endpoints, 1);
@@ -304,6 +306,15 @@ impl Endpoints {
         self.ports.listen(port, id);
         Ok(())
     }
+
+    /// Has the requests of a listener granted when they come.
+    pub(crate) fn grant_at_once(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id)
+            && endpoint.state == EndpointState::Listening
+        {
+            endpoint.grants_at_once = true;
+        }
+    }
 }
 
 // States.
@@ -340,6 +351,10 @@ impl Endpoints {
             endpoint.state = EndpointState::Connected;
             endpoint.finish_attempt(Ok(()));
             cx.events.changed(id);
+            // An accept can take it now.
+            if let Some(listener) = endpoint.kept_by {
+                cx.events.changed(listener);
+            }
         }
     }
 
@@ -435,6 +450,15 @@ impl Endpoints {
             rule(
                 endpoint.requests.len() <= endpoint.backlog,
                 "no more requests than the backlog",
+                id,
+            )?;
+            let is_kept = |new: &EndpointId| {
+                let new = self.table.get(*new);
+                new.is_some_and(|new| new.kept_by == Some(id) && new.connection.is_some())
+            };
+            rule(
+                endpoint.granted.iter().all(is_kept),
+                "what a listener keeps is granted",
                 id,
             )?;
             let attempt = endpoint.attempt;

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::Endpoints;
+use super::{Endpoint, EndpointState, Endpoints};
 use crate::base::context::Context;
 use crate::base::ids::EndpointId;
+use crate::base::owner::Owner;
 use crate::base::timers::Timer;
 use scif_abi::{NodeId, Port, PortId};
 
@@ -71,15 +72,27 @@ impl Endpoints {
         else {
             return false;
         };
-        if endpoint.requests.len() >= endpoint.backlog {
+        if endpoint.queued_requests() >= endpoint.backlog {
             return false;
         }
         endpoint.requests.push_back(request);
         if let Some(at) = request.void_at {
             cx.timers.set_earliest(Timer::RequestExpiry, at);
         }
-        cx.events.changed(id);
+        // A request that is granted at once is of use to an accept when it is acknowledged.
+        if !endpoint.grants_at_once {
+            cx.events.changed(id);
+        }
         true
+    }
+
+    /// The listener at a port and its owner, if it grants requests when they come.
+    pub(crate) fn granting_listener(&self, port: Port) -> Option<(EndpointId, Owner)> {
+        let listener = self.ports.listener(port)?;
+        let endpoint = self.table.get(listener)?;
+        endpoint
+            .grants_at_once
+            .then_some((listener, endpoint.owner))
     }
 
     /// Takes the first request of a listener.
@@ -89,28 +102,50 @@ impl Endpoints {
 
     /// Keeps the endpoint of a granted request for the next accept of a listener.
     pub(crate) fn keep_granted(&mut self, cx: &mut Context, listener: EndpointId, new: EndpointId) {
-        if let Some(endpoint) = self.table.get_mut(listener) {
-            endpoint.granted.push_back(new);
-            cx.events.changed(listener);
+        let Some(endpoint) = self.table.get_mut(listener) else {
+            return;
+        };
+        endpoint.granted.push_back(new);
+        if let Some(kept) = self.table.get_mut(new) {
+            kept.kept_by = Some(listener);
+            if kept.state != EndpointState::Accepting {
+                cx.events.changed(listener);
+            }
         }
     }
 
-    /// Takes an endpoint that was kept.
+    /// Takes the first endpoint that was kept and whose connector has acknowledged: an accept does
+    /// not wait for a connector that is silent.
     pub(crate) fn take_granted(&mut self, listener: EndpointId) -> Option<EndpointId> {
-        self.table.get_mut(listener)?.granted.pop_front()
+        let index = self.established(self.table.get(listener)?)?;
+        let new = self.table.get_mut(listener)?.granted.remove(index)?;
+        if let Some(taken) = self.table.get_mut(new) {
+            taken.kept_by = None;
+        }
+        Some(new)
+    }
+
+    /// The place of the first endpoint that a listener keeps and whose connector has acknowledged.
+    fn established(&self, listener: &Endpoint) -> Option<usize> {
+        let is_established = |id: &EndpointId| {
+            let state = self.table.get(*id).map(|endpoint| endpoint.state);
+            state != Some(EndpointState::Accepting)
+        };
+        listener.granted.iter().position(is_established)
+    }
+
+    /// Whether an accept of a listener finds a request, or a connection.
+    pub(crate) fn has_connector(&self, listener: &Endpoint) -> bool {
+        !listener.requests.is_empty() || self.established(listener).is_some()
     }
 
     /// Takes an endpoint back that was kept for an accept. Returns whether it was.
     pub(super) fn forget_granted(&mut self, kept: EndpointId) -> bool {
-        let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
-        listeners.into_iter().any(|listener| {
-            let endpoint = self.table.get_mut(listener);
-            endpoint.is_some_and(|endpoint| {
-                let before = endpoint.granted.len();
-                endpoint.granted.retain(|id| *id != kept);
-                endpoint.granted.len() < before
-            })
-        })
+        let listener = self.table.get(kept).and_then(|endpoint| endpoint.kept_by);
+        if let Some(listener) = listener.and_then(|id| self.table.get_mut(id)) {
+            listener.granted.retain(|id| *id != kept);
+        }
+        listener.is_some()
     }
 
     /// Removes a queued request that its connector on `node` withdraws. Returns whether it was

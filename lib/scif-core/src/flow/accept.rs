@@ -21,6 +21,7 @@ impl Engine {
     /// `owner`, which is not connected yet. `Event::Changed` for the new endpoint reports when
     /// [`Engine::accept_finish`] has a result. A caller that gives up says so by
     /// [`Engine::accept_abandon`]; the next call then returns the same endpoint, with its owner.
+    /// So do calls for requests that were granted [at once](Engine::grant_at_once).
     ///
     /// # Errors
     /// `EAGAIN`: no request. `EINVAL`: not listening. `ENOMEM`: the request has been refused.
@@ -38,6 +39,19 @@ impl Engine {
         if let Some(new) = self.endpoints.take_granted(listener) {
             return Ok(new);
         }
+        self.grant_next(mem, (listener, port), owner)
+    }
+
+    /// Takes the first request of a listener and grants it.
+    ///
+    /// # Errors
+    /// Those of [`accept_start`](Self::accept_start).
+    fn grant_next(
+        &mut self,
+        mem: &mut dyn Memory,
+        (listener, port): (EndpointId, Port),
+        owner: Owner,
+    ) -> Result<EndpointId, Error> {
         // The loop ends: every pass takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoints.take_request(listener) {
             let node = request.source().node();
@@ -92,8 +106,14 @@ impl Engine {
         Ok(new)
     }
 
-    /// CNCT_REQ: queued if an endpoint listens and there is room, else refused at once.
-    pub(crate) fn on_request(&mut self, ends: Ends, connector: u64, queue_pair: u64) {
+    /// CNCT_REQ: queued, or granted, if an endpoint listens and there is room, else refused at once.
+    pub(crate) fn on_request(
+        &mut self,
+        mem: &mut dyn Memory,
+        ends: Ends,
+        connector: u64,
+        queue_pair: u64,
+    ) {
         let void_at = self.request_is_void_at(ends.peer.node());
         let request = Request::new(ends.peer, connector, queue_pair, void_at);
         if request.is_void(self.cx.now) {
@@ -103,6 +123,13 @@ impl Engine {
         let (endpoints, cx) = (&mut self.endpoints, &mut self.cx);
         if !endpoints.push_request(cx, ends.local, request) {
             self.refuse(ends.local, &request);
+            return;
+        }
+        if let Some((listener, owner)) = self.endpoints.granting_listener(ends.local) {
+            // A request that cannot be granted has been refused.
+            if let Ok(new) = self.grant_next(mem, (listener, ends.local), owner) {
+                self.endpoints.keep_granted(&mut self.cx, listener, new);
+            }
         }
     }
 

@@ -73,7 +73,7 @@ impl Engine {
             M::ConnectRequest {
                 connector,
                 queue_pair,
-            } => self.on_request(ends, connector, queue_pair),
+            } => self.on_request(mem, ends, connector, queue_pair),
             M::ConnectWithdraw { connector } => self.on_withdraw(ends, connector),
             M::ConnectGrant {
                 connector,

@@ -36,4 +36,11 @@ impl Engine {
     pub fn listen(&mut self, id: EndpointId, backlog: i32) -> Result<(), Error> {
         self.endpoints.listen(&mut self.cx, id, backlog)
     }
+
+    /// Grants each further request of a listener when it comes, with an endpoint of the listener's
+    /// owner: connectors do not wait for [`Engine::accept_start`], which returns these endpoints
+    /// in their order. Has no effect on other endpoints.
+    pub fn grant_at_once(&mut self, id: EndpointId) {
+        self.endpoints.grant_at_once(id);
+    }
 }

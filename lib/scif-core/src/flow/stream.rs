@@ -3,7 +3,7 @@
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::connection::Phase;
-use crate::endpoint::{Endpoint, EndpointState};
+use crate::endpoint::{Endpoint, EndpointState, Endpoints};
 use crate::engine::Engine;
 use crate::queue_pair::rings::Moved;
 use scif_abi::flags::Readiness;
@@ -148,7 +148,7 @@ impl Engine {
         let Ok(endpoint) = self.endpoints.get(id) else {
             return Readiness::NVAL;
         };
-        if let Some(readiness) = poll_without_rings(endpoint) {
+        if let Some(readiness) = poll_without_rings(&self.endpoints, endpoint) {
             return readiness;
         }
         let connected = endpoint.state() == EndpointState::Connected;
@@ -217,7 +217,7 @@ impl Engine {
 }
 
 /// The events that poll reports if the rings need not be read; `None`: they must be read.
-fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
+fn poll_without_rings(endpoints: &Endpoints, endpoint: &Endpoint) -> Option<Readiness> {
     if let Some(attempt) = endpoint
         .attempt()
         .filter(|attempt| attempt.is_non_blocking())
@@ -232,7 +232,7 @@ fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
     }
     match endpoint.state() {
         EndpointState::Connected | EndpointState::Disconnected => None,
-        EndpointState::Listening if endpoint.has_connector() => Some(Readiness::IN),
+        EndpointState::Listening if endpoints.has_connector(endpoint) => Some(Readiness::IN),
         EndpointState::Listening => Some(Readiness::empty()),
         _ => Some(Readiness::ERR),
     }

@@ -19,7 +19,7 @@ mod window;
 
 use scif_abi::call::{AcceptRecord, Call, MemoryCall};
 use scif_abi::codec::{DecodeError, Operation};
-use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
+use scif_abi::flags::{AcceptFlags, ListenFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::{Port, PortId};
 use scif_core::Direction;
 use syscall::error::{EINVAL, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Result};
@@ -74,7 +74,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         match call {
             Call::Bind { port } => self.bind(id, port),
-            Call::Listen { backlog } => self.listen(id, backlog),
+            Call::Listen { backlog, flags } => self.listen(id, backlog, flags),
             Call::Connect { node, port } => self.connect(id, PortId::new(node, port), request),
             Call::AcceptRequest { flags, .. } => {
                 self.accept_request(id, flags, payload, process, request)
@@ -179,9 +179,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         ended.map(|()| 0).map_err(system)
     }
 
-    fn listen(&mut self, id: HandleId, backlog: i32) -> Result<usize> {
+    fn listen(&mut self, id: HandleId, backlog: i32, flags: u32) -> Result<usize> {
+        let flags = ListenFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
         let endpoint = self.handles.endpoint_id(id)?;
         self.engine.listen(endpoint, backlog).map_err(system)?;
+        if flags.contains(ListenFlags::GRANT_AT_ONCE) {
+            self.engine.grant_at_once(endpoint);
+        }
         self.handles.endpoint(id)?.listen();
         let port: Port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         self.listeners.insert(port, id);
