@@ -106,7 +106,7 @@ impl Engine {
         Ok(new)
     }
 
-    /// CNCT_REQ: queued, or granted, if an endpoint listens and there is room, else refused at once.
+    /// CNCT_REQ: queued or granted if an endpoint listens and there is room, else refused at once.
     pub(crate) fn on_request(
         &mut self,
         mem: &mut dyn Memory,
