@@ -759,6 +759,25 @@ static void processes(const char *self) {
     close(fd), close(back), close(set);
 }
 
+/* A file that would be watched more often than the system allows: the wait fails, and reports nothing
+ * that nobody knows. */
+static void too_many(void) {
+    enum { MOST = 4096 };
+    static struct pollfd copies[MOST + 1];
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    for (int i = 0; i <= MOST; i++) {
+        copies[i] = (struct pollfd){ dup(ends[0]), POLLIN, 0 };
+        CHECK(copies[i].fd >= 0);
+    }
+    CHECK(poll(copies, MOST, 0) == 0);
+    FAILS(poll(copies, MOST + 1, 0), ENOSPC);
+    CHECK(poll(copies, MOST, 0) == 0);
+    for (int i = 0; i <= MOST; i++)
+        CHECK(close(copies[i].fd) == 0);
+    close(ends[0]), close(ends[1]);
+}
+
 static int started(char **numbers) {
     for (int i = 0; i < 2; i++)
         if (fcntl(atoi(numbers[i]), F_GETFD) != -1 || errno != EBADF)
@@ -781,6 +800,7 @@ int main(int count, char **arguments) {
     sets_in_polls();
     failed_copies();
     replaced_while_used();
+    too_many();
     processes(arguments[0]);
     return finish("epoll");
 }

@@ -43,6 +43,54 @@ static void write_file(const char *name, const char *text, mode_t mode) {
     CHECK(close(number) == 0 && chmod(name, mode) == 0);
 }
 
+/* A pipe that another thread closes while a write waits for room: the rest of the write does not go
+ * into the pipe that gets the number. */
+enum { LONG_WRITE = 200000 };
+
+static void *write_long(void *end) {
+    static char bytes[LONG_WRITE];
+    memset(bytes, 'r', sizeof bytes);
+    bytes[0] = 'b';
+    return (void *)(long)write(*(int *)end, bytes, sizeof bytes);
+}
+
+/* Returns 0 if the write began only when its number meant the other pipe. */
+static int close_while_written(void) {
+    static char room[LONG_WRITE];
+    int ends[2], others[2];
+    CHECK(pipe(ends) == 0);
+    CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+    while (write(ends[1], room, 4096) > 0)
+        ;
+    CHECK(errno == EAGAIN && fcntl(ends[1], F_SETFL, 0) == 0);
+    pthread_t writer;
+    int number = ends[1];
+    CHECK(pthread_create(&writer, NULL, write_long, &number) == 0);
+    usleep(50000);
+    CHECK(pipe(others) == 0);
+    CHECK(dup2(others[1], number) == number);
+    CHECK(read(ends[0], room, 8192) == 8192);
+    usleep(50000);
+    CHECK(fcntl(others[0], F_SETFL, O_NONBLOCK) == 0);
+    ssize_t strayed = read(others[0], room, sizeof room);
+    int has_begun = strayed <= 0 || room[0] != 'b';
+    CHECK(!has_begun || (strayed == -1 && errno == EAGAIN));
+    CHECK(close(ends[0]) == 0 && close(others[0]) == 0);
+    void *written;
+    CHECK(pthread_join(writer, &written) == 0);
+    CHECK(!has_begun || ((long)written > 0 && (long)written < LONG_WRITE));
+    close(others[1]), close(number);
+    return has_begun;
+}
+
+static void closed_while_written(void) {
+    void (*former)(int) = signal(SIGPIPE, SIG_IGN);
+    int tries = 0;
+    while (!close_while_written())
+        CHECK(++tries < 100);
+    signal(SIGPIPE, former);
+}
+
 static void rights(void) {
     CHECK(access(here, W_OK) == 0);
     CHECK(access(here, R_OK | W_OK | X_OK) == 0);
@@ -693,6 +741,7 @@ int main(int argc, char **argv, char **first) {
     commands();
     inherited_signals(argv[0]);
     whole_writes();
+    closed_while_written();
     broken_pipes();
     names_of_directories();
     search_for_programs();

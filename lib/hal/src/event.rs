@@ -112,7 +112,8 @@ impl<T: Copy + PartialEq> Queue<T> {
     ///
     /// # Errors
     /// `EBADF` when `fd` is not open or is the queue itself, `ENOMEM` when the kernel has no room
-    /// for another subscription; those of the file's scheme, which may refuse.
+    /// for another subscription, `ENOSPC` when queues watch the file as often as they may; those of
+    /// the file's scheme, which may refuse.
     pub fn subscribe(&mut self, fd: usize, flags: EventFlags, source: T) -> Result<()> {
         let data = match self.sources.iter().position(|known| *known == source) {
             Some(index) => index,

@@ -251,14 +251,21 @@ unsafe extern "C" fn skiff_mmap(
     offset: c_long,
 ) -> *mut c_void {
     if flags & MAP_ANONYMOUS == 0 {
-        match descriptor::is_scif(number) {
+        let is_scif = loop {
+            // No program expects a mapping to end because of a signal.
+            match descriptor::is_scif(number) {
+                Err(error) if error.errno == EINTR => {}
+                other => break other,
+            }
+        };
+        match is_scif {
             Ok(true) => {
                 // SAFETY: the same contract.
                 return unsafe {
                     skiff_scif_mmap(address, length, protection, flags, number, offset)
                 };
             }
-            Err(error) if matches!(error.errno, EINTR | ENOMEM) => {
+            Err(error) if error.errno == ENOMEM => {
                 errno::set(error.errno);
                 return FAILED;
             }

@@ -12,6 +12,9 @@ use crate::{descriptor, points};
 /// SIGPIPE, as its bit.
 const SIGPIPE: u64 = 1 << (13 - 1);
 
+/// The most bytes that a pipe takes as a whole or not at all (`PIPE_BUF`).
+const TOGETHER: usize = 4096;
+
 /// Writes `size` bytes by `write`, which writes those behind a count and may write a part of them.
 /// Only for a pipe that may wait is it called again. What was written before an error counts.
 ///
@@ -25,13 +28,19 @@ pub fn whole(
     size: usize,
     mut write: impl FnMut(usize) -> Result<usize>,
 ) -> Result<usize> {
+    // Another thread may close the pipe, also while the first part waits for room, and the number
+    // may then mean another file.
+    let turn = match size > TOGETHER {
+        true => descriptor::turn(number as usize).ok(),
+        false => None,
+    };
     let mut written = write(0);
     if let Ok(count) = &mut written
         && (1..size).contains(count)
-        && let Ok(turn) = descriptor::turn(number as usize)
+        && let Some(turn) = turn
+        && descriptor::is_turn(number as usize, turn)
         && waits_for_readers(number)
     {
-        // Another thread may close the pipe, and the number may then mean another file.
         while *count < size && descriptor::is_turn(number as usize, turn) {
             match write(*count) {
                 Ok(more) if more > 0 => *count += more,

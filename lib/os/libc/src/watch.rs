@@ -14,7 +14,7 @@ use hal::event::{Queue, Ready};
 use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign};
 use runtime::time::Instant;
 use runtime::{Error, Result, fd};
-use syscall::error::{EBADF, EINTR, ENODEV};
+use syscall::error::{EBADF, EINTR, ENODEV, ENOMEM, ENOSPC};
 use syscall::flag::EventFlags;
 
 use crate::bell::Bell;
@@ -503,6 +503,8 @@ fn subscribe(
         // Another thread has closed it.
         Err(error) if error.errno == EBADF => *source = Source::Unknown,
         Err(error) if error.errno == ENODEV && source.is_event() => *source = Source::Gone,
+        // Nothing is known of a file that cannot be watched for want of room.
+        Err(error) if matches!(error.errno, ENOMEM | ENOSPC) => return Err(error),
         // A file without events is always ready, as POSIX says of plain files.
         Err(_) if source.is_event() => *source = Source::Always,
         Err(error) => return Err(error),
@@ -513,13 +515,13 @@ fn subscribe(
 /// Whether a file has events: plain files have none.
 ///
 /// # Errors
-/// `EBADF`, `EMFILE`, `ENOMEM`.
+/// `EBADF`, `EMFILE`, `ENOMEM`, `ENOSPC`.
 pub fn has_events(number: c_int) -> Result<bool> {
     let mut queue: Queue<usize> = Queue::new()?;
     let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
     match queue.subscribe(descriptor::check(number)?, wanted, 0) {
         Ok(()) => Ok(true),
-        Err(error) if error.errno == EBADF => Err(error),
+        Err(error) if matches!(error.errno, EBADF | ENOMEM | ENOSPC) => Err(error),
         Err(error) => Ok(error.errno == ENODEV),
     }
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU64;
 use runtime::{Result, fd};
 use syscall::error::{EBADF, EINTR, ENOMEM};
 
-use super::{Bits, MOST, check, entry, has_bit, set_bit, turn};
+use super::{Bits, MOST, Stage, TABLE, check, entry, has_bit, set_bit, turn};
 
 /// A bit for each descriptor: whether it is known if it is one of the `scif:` scheme. Every read
 /// and write looks at it; it changes only under the lock of the table.
@@ -37,7 +37,8 @@ pub fn is_scif_file(number: c_int) -> Result<bool> {
     if has_bit(&ASKED, number) {
         return Ok(has_bit(&SCIF, number));
     }
-    let turns = entry(number, |known| known.turns);
+    // The table grows only for numbers that are open.
+    let turns = TABLE.with(|table| table.get(index).map_or(0, |known| known.turns));
     let mut path = [0; 32];
     let found = match fd::fpath(index, &mut path) {
         Ok(length) => is_scif_path(path.get(..length).unwrap_or(&path)),
@@ -45,8 +46,8 @@ pub fn is_scif_file(number: c_int) -> Result<bool> {
         Err(_) => false,
     };
     entry(number, |known| {
-        // Another thread may have put another file there meanwhile.
-        if known.turns == turns {
+        // Another thread may have put another file there meanwhile, or be about to.
+        if known.turns == turns && known.stage == Stage::Settled {
             know(index, found);
         }
     });
