@@ -9,7 +9,9 @@
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/times.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 static void descriptors(void) {
@@ -104,10 +106,58 @@ static void machine(void) {
     FAILS(nice(1), EPERM);
 }
 
+/* The user and idle times of the next line, which begins with this word, in ticks. */
+static void times_of(FILE *file, const char *word, long long *user, long long *idle) {
+    char line[256], found[24];
+    long long nice = -1, system = -1;
+    *user = *idle = -1;
+    CHECK(fgets(line, sizeof line, file) != NULL);
+    CHECK(sscanf(line, "%23s %lld %lld %lld %lld", found, user, &nice, &system, idle) == 5);
+    CHECK(!strcmp(found, word) && *user >= 0 && nice == 0 && system == 0 && *idle >= 0);
+}
+
+/* What programs that measure read again and again from one descriptor. */
+static void processors(void) {
+    FILE *file = fopen("/proc/stat", "r");
+    CHECK(file != NULL);
+    long count = sysconf(_SC_NPROCESSORS_ONLN), second = sysconf(_SC_CLK_TCK);
+    long long users[2], idles[2];
+    for (int round = 0; round < 2; round++) {
+        long long users_sum = 0, idles_sum = 0;
+        long before = times(NULL);
+        rewind(file);
+        times_of(file, "cpu", &users[round], &idles[round]);
+        for (long number = 0; number < count; number++) {
+            char word[24];
+            long long user, idle;
+            snprintf(word, sizeof word, "cpu%ld", number);
+            times_of(file, word, &user, &idle);
+            /* All its time since the start; both numbers are rounded down. */
+            CHECK(user + idle >= before - 2 && user + idle <= times(NULL));
+            users_sum += user, idles_sum += idle;
+        }
+        CHECK(users_sum == users[round] && idles_sum == idles[round]);
+        clock_t start = clock();
+        while (round == 0 && clock() - start < CLOCKS_PER_SEC / 20) {}
+    }
+    /* clock() and this count the same time, by steps of at most 10 ms. */
+    CHECK(users[1] - users[0] >= second / 25 && idles[1] >= idles[0]);
+    fclose(file);
+
+    char line[256];
+    int models = 0;
+    file = fopen("/proc/cpuinfo", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file)) models += !strncmp(line, "model name\t: ", 13);
+    CHECK(models == count);
+    fclose(file);
+}
+
 int main(int count, char **arguments) {
     (void)count;
     descriptors();
     names(arguments[0]);
     machine();
+    processors();
     return finish("machine");
 }

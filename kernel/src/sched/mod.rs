@@ -33,16 +33,20 @@ struct Cpu {
     current: Option<Run<ContextRef>>,
     /// The time up to which `current`'s run time is counted.
     since: u64,
+    /// How long contexts have run here until then, in nanoseconds.
+    busy: u64,
     turns: ready::Processor,
 }
 
 impl Cpu {
     /// Counts the time that `current` has run until `now`.
     fn charge(&mut self, now: u64) {
+        // The caller may have taken the time before a wake-up charged this processor.
         let ns = now.saturating_sub(self.since);
-        self.since = now;
+        self.since = self.since.max(now);
         if let Some(run) = &mut self.current {
             run.context.add_run_time(ns);
+            self.busy = self.busy.saturating_add(ns);
             self.turns.ran(run, ns);
         }
     }
@@ -52,6 +56,7 @@ static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
     Mutex::new(Cpu {
         current: None,
         since: 0,
+        busy: 0,
         turns: ready::Processor::new(),
     })
 }; cpu::MAX];
@@ -75,6 +80,16 @@ pub fn charge_all() {
     for cpu in &CPUS {
         cpu.lock().charge(now);
     }
+}
+
+/// How long each processor has run contexts until now and has run none, in nanoseconds.
+pub fn processor_times() -> impl Iterator<Item = (usize, u64, u64)> {
+    let now = time::now_ns();
+    smp::numbers(smp::online()).map(move |number| {
+        let mut cpu = CPUS[number].lock();
+        cpu.charge(now);
+        (number, cpu.busy, now.saturating_sub(cpu.busy))
+    })
 }
 
 fn set_reschedule(reschedule: bool) {

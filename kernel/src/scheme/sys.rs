@@ -68,7 +68,7 @@ enum Handle {
     File {
         name: &'static str,
         kind: Kind,
-        /// The text at the first read.
+        /// The text at the last read of its beginning.
         text: Option<Arc<String>>,
     },
 }
@@ -79,12 +79,13 @@ fn handle(number: usize) -> Result<Handle> {
     HANDLES.lock().get(number).cloned()
 }
 
-/// The text of a handle, made at the first call, so that a reader sees a single state.
-fn text(number: usize) -> Result<Arc<String>> {
+/// The text of a handle. It is made when it `begins`, so that a reader sees a single state up to
+/// the end, and one who goes back to the beginning sees the next one.
+fn text(number: usize, begins: bool) -> Result<Arc<String>> {
     let make = match handle(number)? {
         Handle::File {
             text: Some(text), ..
-        } => return Ok(text),
+        } if !begins => return Ok(text),
         Handle::File {
             kind: Kind::Text(make),
             ..
@@ -134,7 +135,7 @@ impl Scheme for SysScheme {
     }
 
     fn read_at(&self, number: usize, buf: UserBuf, offset: u64, _flags: u32) -> Result<usize> {
-        let text = text(number)?;
+        let text = text(number, offset == 0)?;
         let rest = usize::try_from(offset)
             .ok()
             .and_then(|offset| text.as_bytes().get(offset..));
@@ -161,7 +162,7 @@ impl Scheme for SysScheme {
                 kind: Kind::Switch(_),
                 ..
             } => Ok(0),
-            Handle::File { .. } => text(number).map(|text| text.len() as u64),
+            Handle::File { .. } => text(number, false).map(|text| text.len() as u64),
         }
     }
 
@@ -441,6 +442,20 @@ fn write_files(text: &mut Text) -> core::fmt::Result {
     Ok(())
 }
 
+/// The first lines of Linux's `/proc/stat`, of all processors and of each: the time in microseconds
+/// that contexts have run, as user time, and the idle time. The other numbers are not counted.
+fn processor_times() -> String {
+    let mut lines = String::new();
+    let (mut user, mut idle) = (0, 0);
+    for (number, busy_ns, idle_ns) in sched::processor_times() {
+        let own = (busy_ns / 1000, idle_ns / 1000);
+        let _ = writeln!(lines, "cpu{number} {} 0 0 {} 0 0 0 0 0 0", own.0, own.1);
+        user += own.0;
+        idle += own.1;
+    }
+    format!("cpu  {user} 0 0 {idle} 0 0 0 0 0 0\n{lines}")
+}
+
 fn stat() -> String {
     let (mut alive, mut running, mut blocked) = (0, 0, 0);
     for context in proc::contexts() {
@@ -457,8 +472,8 @@ fn stat() -> String {
     let irqs = irq::counts();
     let memory = frame::stats();
     let turns = sched::turns();
-    let mut text = String::from("IRQs ");
-    let _ = write!(text, "{}", irqs.iter().sum::<usize>());
+    let mut text = processor_times();
+    let _ = write!(text, "IRQs {}", irqs.iter().sum::<usize>());
     for irq in &irqs {
         let _ = write!(text, " {irq}");
     }

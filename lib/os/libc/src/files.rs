@@ -13,7 +13,8 @@ use syscall::flag::{
 use crate::parts::{self, Part, parts_of};
 use crate::scif_files::{self, of_library};
 use crate::{
-    descriptor, errno, given, linux_names, own, pipes, points, slashes, strings, umad, uverbs,
+    descriptor, errno, given, linux_names, machine, own, pipes, points, slashes, strings, umad,
+    uverbs,
 };
 
 unsafe extern "C" {
@@ -67,7 +68,8 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
         0
     };
     let closes = flags & O_CLOEXEC != 0;
-    if let Some(opened) = linux_names::open_own(path) {
+    let processors = || machine::processors().map_or(1, |count| count as usize);
+    if let Some(opened) = linux_names::open_own(path, processors) {
         return opened.map(|number| descriptor::opened(number, closes));
     }
     let number = slashes::open(path, flags & !0o7777 | mode)?;

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 
 /// Linux's names of files, and the names here.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("/dev/scif", "/scheme/scif/endpoint"),
     ("/dev/mic/scif", "/scheme/scif/endpoint"),
     ("/dev/null", "/scheme/null"),
@@ -12,6 +12,7 @@ const FILES: [(&str, &str); 7] = [
     ("/dev/random", "/scheme/rand"),
     ("/dev/urandom", "/scheme/rand"),
     ("/dev/tty", "/scheme/console"),
+    ("/proc/stat", "/scheme/sys/stat"),
 ];
 
 /// Linux's names of directories, and the names here.
@@ -48,10 +49,13 @@ pub fn here(path: &str) -> Cow<'_, str> {
     Cow::Borrowed(path)
 }
 
-/// The text of `/proc/cpuinfo` for a processor with this model name and this rate of its time
-/// stamp counter in megahertz. It has only the lines that programs look for.
-pub fn cpuinfo(model: &str, megahertz: f64) -> alloc::string::String {
-    format!("processor\t: 0\nmodel name\t: {model}\ncpu MHz\t\t: {megahertz:.3}\n")
+/// The text of `/proc/cpuinfo` for so many processors with this model name and this rate of their
+/// time stamp counters in megahertz. It has only the lines that programs look for.
+pub fn cpuinfo(count: usize, model: &str, megahertz: f64) -> alloc::string::String {
+    let lines = |number| {
+        format!("processor\t: {number}\nmodel name\t: {model}\ncpu MHz\t\t: {megahertz:.3}\n\n")
+    };
+    (0..count).map(lines).collect()
 }
 
 /// The processor's name for itself.
@@ -76,11 +80,12 @@ fn model() -> alloc::string::String {
     name.trim().into()
 }
 
-/// Opens a file whose text this library makes; `None` for other files.
+/// Opens a file whose text this library makes; `None` for other files. `processors` counts those of
+/// the machine.
 #[cfg(target_os = "redox")]
-pub fn open_own(path: &str) -> Option<runtime::Result<usize>> {
+pub fn open_own(path: &str, processors: impl Fn() -> usize) -> Option<runtime::Result<usize>> {
     match path {
-        "/proc/cpuinfo" => Some(open_text(&own_cpuinfo())),
+        "/proc/cpuinfo" => Some(open_text(&own_cpuinfo(processors()))),
         // For Rust's standard library. The kernel itself knows only the program's name, not its
         // path.
         "/scheme/sys/exe" => runtime::state::program().map(|path| open_text(&path)),
@@ -90,14 +95,14 @@ pub fn open_own(path: &str) -> Option<runtime::Result<usize>> {
 
 /// The text of `/proc/cpuinfo` on this machine.
 #[cfg(target_os = "redox")]
-fn own_cpuinfo() -> alloc::string::String {
+fn own_cpuinfo(processors: usize) -> alloc::string::String {
     use hal::clock::Rate;
     use runtime::time::Instant;
 
     let rate = Rate::measure(|| Instant::now().as_nanos());
     // The ticks of a second; a million of them are a megahertz.
     let megahertz = rate.map_or(0.0, |rate| rate.ticks(1_000_000_000) as f64 / 1e6);
-    cpuinfo(&model(), megahertz)
+    cpuinfo(processors, &model(), megahertz)
 }
 
 /// Opens a pipe that contains a text.
@@ -130,6 +135,7 @@ mod tests {
             ("/dev/scif", "/scheme/scif/endpoint"),
             ("/dev/mic/scif", "/scheme/scif/endpoint"),
             ("/dev/urandom", "/scheme/rand"),
+            ("/proc/stat", "/scheme/sys/stat"),
             ("/bin/sh", "/scheme/initfs/bin/sh"),
             ("/usr/bin/env", "/scheme/initfs/bin/env"),
             ("/dev/infiniband", "/scheme/infiniband"),
@@ -165,8 +171,9 @@ mod tests {
 
     #[test]
     fn measuring_programs_find_their_line() {
-        let text = cpuinfo("A processor", 2399.99951);
-        assert!(text.contains("\nmodel name\t: A processor\n"));
+        let text = cpuinfo(2, "A processor", 2399.99951);
+        assert_eq!(text.matches("\nmodel name\t: A processor\n").count(), 2);
+        assert!(text.starts_with("processor\t: 0\n") && text.contains("\n\nprocessor\t: 1\n"));
         let line = text.lines().find(|line| line.starts_with("cpu MHz"));
         let number = line
             .and_then(|line| line.split_once(": "))
