@@ -51,7 +51,7 @@ union sigval {
 };
 typedef union sigval sigval_t;
 
-/* How to tell a program of an event. No function of this library takes it yet. */
+/* How to tell a program that a timer has expired. */
 struct sigevent {
     union sigval sigev_value;
     int sigev_signo;
@@ -72,18 +72,21 @@ typedef struct {
         struct {
             pid_t si_pid;
             unsigned int si_uid;
-            int si_status;
+            union {
+                int si_status;
+                union sigval si_value;
+            };
         };
         int __reserved[28];
     };
 } siginfo_t;
 
-/* Values of `si_code`: a program's own call, an alarm. */
+/* Values of `si_code`: a program's own call, an alarm, a timer of timer_create. */
 #define SI_USER 0
 #define SI_KERNEL 128
+#define SI_TIMER (-2)
 /* Values that no signal here has, for programs that name them. */
 #define SI_QUEUE (-1)
-#define SI_TIMER (-2)
 #define SI_MESGQ (-3)
 #define SI_ASYNCIO (-4)
 #define ILL_ILLOPC 1

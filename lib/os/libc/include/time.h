@@ -19,6 +19,8 @@ struct itimerspec {
     struct timespec it_value;
 };
 
+struct sigevent;
+
 struct tm {
     int tm_sec;
     int tm_min;
@@ -42,6 +44,13 @@ int clock_getres(clockid_t clock, struct timespec *step);
 int nanosleep(const struct timespec *length, struct timespec *left);
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *length,
                     struct timespec *left);
+/* The clocks are CLOCK_REALTIME and CLOCK_MONOTONIC. */
+int timer_create(clockid_t clock, struct sigevent *event, timer_t *timer);
+int timer_delete(timer_t timer);
+int timer_settime(timer_t timer, int flags, const struct itimerspec *times,
+                  struct itimerspec *former);
+int timer_gettime(timer_t timer, struct itimerspec *times);
+int timer_getoverrun(timer_t timer);
 int timespec_get(struct timespec *place, int base);
 struct tm *gmtime(const time_t *time);
 struct tm *gmtime_r(const time_t *time, struct tm *place);

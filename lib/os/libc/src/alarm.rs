@@ -10,28 +10,27 @@ use syscall::error::{EAGAIN, EINVAL};
 
 use crate::handlers::Origin;
 use crate::sync::{self, Shared};
+use crate::timer::Setting;
 use crate::{arrivals, errno, pthread};
 
-const SIGALRM: c_int = 14;
+pub const SIGALRM: c_int = 14;
 /// `ITIMER_REAL`, the only timer here.
 const REAL: c_int = 0;
 const SECOND: u64 = 1_000_000_000;
 
-/// The process's timer. All times are in nanoseconds.
+/// A timer. All times are in nanoseconds.
 pub struct Timer {
     /// The time of the monotonic clock at which it ends; `None` if it is off.
-    end: Option<u64>,
+    pub end: Option<u64>,
     /// The period after which it ends again; 0 if it ends only once.
-    interval: u64,
-    /// Whether its thread was started.
-    is_served: bool,
+    pub interval: u64,
 }
 
 impl Timer {
-    const OFF: Self = Self {
+    /// Not set.
+    pub const OFF: Self = Self {
         end: None,
         interval: 0,
-        is_served: false,
     };
 
     /// The time left, at least 1 if the timer is on; 0 if it is off.
@@ -39,22 +38,48 @@ impl Timer {
         self.end.map_or(0, |end| end.saturating_sub(now).max(1))
     }
 
-    /// Whether it has ended. If so, it is restarted with its interval, or off.
-    fn has_ended(&mut self, now: u64) -> bool {
+    /// How often it has ended. If it has, it is restarted with its interval, or off.
+    pub fn expirations(&mut self, now: u64) -> u64 {
         let Some(end) = self.end.filter(|end| *end <= now) else {
-            return false;
+            return 0;
         };
-        // Several missed ends count as one, as pending signals do.
         let missed = now.saturating_sub(end).checked_div(self.interval);
-        self.end = missed.map(|missed| {
-            let rounds = missed.saturating_add(1).saturating_mul(self.interval);
-            end.saturating_add(rounds)
+        let count = missed.unwrap_or(0).saturating_add(1);
+        self.end = missed.map(|_| end.saturating_add(count.saturating_mul(self.interval)));
+        count
+    }
+
+    /// The time left, and the interval. If nobody has counted the ends, the time to the next one.
+    pub fn setting(&self, now: u64) -> Setting {
+        let next = self.end.map_or(0, |end| match end.checked_sub(now) {
+            Some(left @ 1..) => left,
+            _ => match (now - end).checked_rem(self.interval) {
+                Some(over) => self.interval - over,
+                None => 0,
+            },
         });
-        true
+        Setting {
+            next,
+            interval: self.interval,
+        }
     }
 }
 
-pub static TIMER: Shared<Timer> = Shared::new(Timer::OFF);
+/// The process's timer for SIGALRM.
+pub struct Alarm {
+    timer: Timer,
+    /// Whether its thread was started.
+    is_served: bool,
+}
+
+impl Alarm {
+    const OFF: Self = Self {
+        timer: Timer::OFF,
+        is_served: false,
+    };
+}
+
+pub static TIMER: Shared<Alarm> = Shared::new(Alarm::OFF);
 /// Counts changes of the timer; its thread sleeps on this word.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
@@ -64,19 +89,20 @@ fn now() -> u64 {
 
 /// Called in the child of a fork, which has no timer and no thread for one.
 pub fn forked() {
-    TIMER.with(|timer| *timer = Timer::OFF);
+    TIMER.with(|alarm| *alarm = Alarm::OFF);
 }
 
 /// The thread of the timer.
 unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
     loop {
         let changes = CHANGES.load(Ordering::Acquire);
-        let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
-        if has_ended {
+        let (ends, next) = TIMER.with(|Alarm { timer, .. }| (timer.expirations(now()), timer.end));
+        // Several missed ends count as one, as pending signals do.
+        if ends > 0 {
             arrivals::arrives_outside(SIGALRM, Origin::SYSTEM);
         } else {
             // Whatever ends the wait, the loop looks at the timer again.
-            let _ = sync::wait(&CHANGES, changes, end);
+            let _ = sync::wait(&CHANGES, changes, next);
         }
     }
 }
@@ -88,13 +114,13 @@ unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
 /// `EAGAIN`: the timer's thread could not be started.
 fn set(value: u64, interval: u64) -> Result<(u64, u64), c_int> {
     let now = now();
-    let (old, is_served) = TIMER.with(|timer| {
+    let (old, is_served) = TIMER.with(|Alarm { timer, is_served }| {
         let old = (timer.left(now), timer.interval);
         timer.end = (value > 0).then(|| now.saturating_add(value));
         timer.interval = interval;
-        let is_served = timer.is_served;
-        timer.is_served |= timer.end.is_some();
-        (old, is_served)
+        let was_served = *is_served;
+        *is_served |= timer.end.is_some();
+        (old, was_served)
     });
     CHANGES.fetch_add(1, Ordering::Release);
     if is_served {
@@ -197,7 +223,7 @@ unsafe extern "C" fn getitimer(which: c_int, place: *mut Interval) -> c_int {
         return errno::fail(EINVAL);
     }
     let now = now();
-    let times = TIMER.with(|timer| (timer.left(now), timer.interval));
+    let times = TIMER.with(|Alarm { timer, .. }| (timer.left(now), timer.interval));
     // SAFETY: the caller's place for the structure.
     unsafe { place.write(Interval::of(times)) };
     0

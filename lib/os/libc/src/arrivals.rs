@@ -275,6 +275,14 @@ pub fn held() -> u64 {
     })
 }
 
+/// Whether a signal of this timer is held.
+pub fn holds_of_timer(number: c_int, timer: usize) -> bool {
+    HELD.with(|held| {
+        held.get(&number)
+            .is_some_and(|origin| origin.is_timer(timer))
+    })
+}
+
 /// Waits for a signal of a set, at most until `end` (monotonic clock, nanoseconds).
 ///
 /// # Errors

@@ -9,15 +9,16 @@ use core::ffi::c_int;
 use crate::sync::{Lock, Shared};
 use crate::{
     advice, alarm, arrivals, caught, children, command, descriptor, environment, errno, given,
-    handlers, interrupter, locale, masks, messages, own, plusplus, points, popen, process, pthread,
-    random, search, segments, sets, sharing, stream, strings, terminal, time, transfers, usage,
-    users, wide,
+    handlers, interrupter, locale, masks, messages, own, plusplus, points, popen, posix_timers,
+    process, pthread, random, search, segments, sets, sharing, stream, strings, terminal, time,
+    transfers, usage, users, wide,
 };
 
 /// The values of this library that are behind a lock, except streams and the table of descriptors.
-const LOCKS: [&dyn Lock; 40] = [
+const LOCKS: [&dyn Lock; 41] = [
     &HANDLERS,
     &alarm::TIMER,
+    &posix_timers::TIMERS,
     // Pairs in the order in which they are taken elsewhere.
     &command::RUNNING,
     &sets::SETS,
@@ -132,6 +133,7 @@ extern "C" fn fork() -> c_int {
         sets::forked();
         stream::forked();
         alarm::forked();
+        posix_timers::forked();
         interrupter::forked();
         arrivals::forked();
     }

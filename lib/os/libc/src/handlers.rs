@@ -129,7 +129,10 @@ pub struct Origin {
     code: c_int,
     process: c_int,
     user: c_uint,
-    status: c_int,
+    /// The value that came with the signal, or the status of a child.
+    value: usize,
+    /// The timer that has sent it; 0: none.
+    timer: usize,
 }
 
 impl Origin {
@@ -138,8 +141,24 @@ impl Origin {
         code: 128,
         process: 0,
         user: 0,
-        status: 0,
+        value: 0,
+        timer: 0,
     };
+
+    /// From this timer of `timer_create`.
+    pub fn timer(timer: usize, value: usize) -> Self {
+        Self {
+            code: -2,
+            value,
+            timer,
+            ..Self::SYSTEM
+        }
+    }
+
+    /// Whether it is from this timer.
+    pub fn is_timer(&self, timer: usize) -> bool {
+        self.timer == timer
+    }
 
     /// From this process.
     pub fn own() -> Self {
@@ -153,7 +172,7 @@ impl Origin {
             code: 0,
             process,
             user,
-            status: 0,
+            ..Self::SYSTEM
         }
     }
 
@@ -169,7 +188,8 @@ impl Origin {
             code,
             process,
             user,
-            status,
+            value: status as u32 as usize,
+            ..Self::SYSTEM
         }
     }
 
@@ -182,8 +202,8 @@ impl Origin {
             padding: 0,
             process: self.process,
             user: self.user,
-            status: self.status,
-            rest: [0; 25],
+            value: self.value,
+            rest: [0; 24],
         }
     }
 }
@@ -197,9 +217,12 @@ pub struct Information {
     padding: c_int,
     process: c_int,
     user: c_uint,
-    status: c_int,
-    rest: [c_int; 25],
+    /// `si_value`, and in its first bytes `si_status`.
+    value: usize,
+    rest: [c_int; 24],
 }
+
+const _: () = assert!(size_of::<Information>() == 128);
 
 /// What has become of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -146,6 +146,8 @@ mod poll;
 #[cfg(target_os = "redox")]
 mod popen;
 #[cfg(target_os = "redox")]
+mod posix_timers;
+#[cfg(target_os = "redox")]
 mod print;
 #[cfg(target_os = "redox")]
 mod process;

@@ -16,6 +16,7 @@ pub const OTHER: c_int = 0;
 
 /// `pthread_attr_t`: what a program can choose for a new thread.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Attributes {
     stack_size: usize,
     detached: u8,

@@ -73,7 +73,10 @@ fn nanoseconds(time: &Timespec) -> Result<u64> {
 }
 
 /// When a timer is to expire, by the monotonic clock.
-fn setting_of(clock: c_int, flags: c_int, times: &Times) -> Result<Setting> {
+///
+/// # Errors
+/// `EINVAL`: there is no such clock or time.
+pub fn setting_of(clock: c_int, flags: c_int, times: &Times) -> Result<Setting> {
     let interval = nanoseconds(&times.interval)?;
     let value = nanoseconds(&times.value)?;
     let is_absolute = flags & ABSOLUTE != 0;

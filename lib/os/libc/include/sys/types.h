@@ -34,6 +34,7 @@ struct timespec {
 typedef long suseconds_t;
 typedef unsigned useconds_t;
 typedef int clockid_t;
+typedef void *timer_t;
 typedef long clock_t;
 typedef const struct __skiff_thread *pthread_t;
 typedef unsigned char u_char;
