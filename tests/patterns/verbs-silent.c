@@ -70,6 +70,23 @@ static void time_is_over(struct rdma_cm_id *const accepted[2], struct rdma_cm_id
     is_quiet(server);
 }
 
+/* An id that leaves before the connection is made: it has not left, and the minute does not end what
+ * comes of it. `peer` is the other end, without the library. */
+static struct rdma_cm_id *hasty(scif_epd_t *peer) {
+    own.sin_port = htons(PORT + 3);
+    scif_epd_t listener = scif_open();
+    CHECK(scif_bind(listener, PORT + 3) == PORT + 3 && scif_listen(listener, 1) == 0);
+    struct rdma_cm_id *id = asking(channel);
+    CHECK(rdma_disconnect(id) == 0);
+    struct scif_portID from;
+    CHECK(scif_accept(listener, &from, peer, SCIF_ACCEPT_SYNC) == 0 && scif_close(listener) == 0);
+    hears(*peer, REQUEST);
+    say(*peer, REPLY);
+    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
+    hears(*peer, READY);
+    return id;
+}
+
 int main(void) {
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = inet_addr("127.0.0.1");
@@ -77,6 +94,8 @@ int main(void) {
     server = rdma_create_event_channel();
     struct rdma_event_channel *busy = rdma_create_event_channel();
     CHECK(channel && server && busy);
+    scif_epd_t other_end;
+    struct rdma_cm_id *stays = hasty(&other_end);
     /* A program that does not take requests. */
     own.sin_port = htons(PORT + 1);
     struct rdma_cm_id *untaking = listening(busy, 1), *patient = asking(channel);
@@ -114,6 +133,10 @@ int main(void) {
     is_quiet(channel);
 
     /* The minute is over for these, too. */
+    CHECK(rdma_disconnect(stays) == 0);
+    hears(other_end, DISCONNECT);
+    CHECK(scif_close(other_end) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == stays && rdma_destroy_id(stays) == 0);
     asked = next(busy, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     ends(patient, connect_to(asked, patient, busy), busy);
     ends(lasting, lasts, server);

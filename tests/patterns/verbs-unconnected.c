@@ -188,6 +188,9 @@ static void answer(struct rdma_cm_event *asked) {
     equip(&of, id);
     struct rdma_conn_param here = { .private_data = "here", .private_data_len = 5 };
     CHECK(rdma_accept(id, &here) == 0);
+    /* It is answered once. */
+    FAILS(rdma_accept(id, &here), EINVAL);
+    FAILS(rdma_reject(id, NULL, 0), EINVAL);
     struct ibv_wc wc = await_words(&of, "a datagram");
     struct ibv_ah *ah = ibv_create_ah_from_wc(id->pd, &wc, (void *)(of.memory + BYTES), 1);
     CHECK(ah != NULL);

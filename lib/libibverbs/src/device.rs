@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::{forget, zeroed};
 use core::ptr::null;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use runtime::sync::Mutex;
+use hal::lock::Mutex;
 use runtime::{process, thread};
 use syscall::error::{EINVAL, ENODATA, ENODEV};
 use verbs::address;
@@ -21,6 +21,11 @@ use crate::{Result, errno_of, minus_one, none, number, object};
 
 unsafe extern "C" {
     safe fn atexit(handler: extern "C" fn()) -> c_int;
+    safe fn pthread_atfork(
+        before: extern "C" fn(),
+        in_parent: extern "C" fn(),
+        in_child: extern "C" fn(),
+    ) -> c_int;
 }
 
 /// Open contexts. When the program ends, they tell their peers that they leave.
@@ -32,6 +37,31 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// The device, made on first use.
 static DEVICE: Mutex<Option<&'static Device>> = Mutex::new(None);
+
+/// Whether the handlers of forks are registered. Children inherit them.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+/// Has forks leave [`OPEN`] and [`DEVICE`] to the child free, from now on.
+pub fn prepare_fork() {
+    if !IS_READY.swap(true, Ordering::Relaxed) {
+        pthread_atfork(before_fork, after_fork, after_fork);
+    }
+}
+
+/// Takes the locks: a child in which another thread of the parent holds one would wait for it for
+/// ever.
+extern "C" fn before_fork() {
+    OPEN.hold();
+    DEVICE.hold();
+}
+
+extern "C" fn after_fork() {
+    // SAFETY: `before_fork` has taken the locks, in this process or in the one that it is a copy of.
+    unsafe {
+        drop(DEVICE.regain());
+        drop(OPEN.regain());
+    }
+}
 
 /// The only port.
 const PORT: u32 = 1;
@@ -148,6 +178,7 @@ pub fn open() -> Result<Context> {
         };
         thread::spawn(run).map(drop).map_err(verbs::Error::from)
     };
+    prepare_fork();
     let raw = raw::Context::open(start).map_err(errno_of)?;
     let mut open = OPEN.lock();
     if !is_owner() {
@@ -159,7 +190,7 @@ pub fn open() -> Result<Context> {
     }
     open.push(raw.clone());
     Ok(Context {
-        file_domains: Mutex::new(Vec::new()),
+        file_domains: runtime::sync::Mutex::new(Vec::new()),
         device: device(),
         cmd_fd: raw.device_fd() as c_int,
         async_fd: raw.events().fd() as c_int,

@@ -1,6 +1,8 @@
 //! Accepts that were given up after their grant.
 
-use syscall::error::{EAGAIN, ECANCELED, ECONNRESET};
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
+use syscall::error::{EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET};
 use syscall::flag::{EventFlags, O_RDWR};
 
 use super::connections::{error, take};
@@ -64,4 +66,46 @@ fn a_connection_whose_connector_has_withdrawn_is_none() {
         let none = fixture.now(0, take(listener, b"accept-now")).0;
         assert_eq!(none, error(EAGAIN));
     }
+}
+
+#[test]
+fn a_request_of_a_cancelled_accept_comes_before_later_ones() {
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+    let connects = [(); 2].map(|()| fixture.start_open(1, "0/2050"));
+    let given_up = fixture.submit_only(0, take(listener, b"accept-wait"));
+    assert!(fixture.is_kept(0, given_up));
+    assert!(fixture.cancel_only(0, given_up).is_err());
+    // The handshake is under way, for which an accept waits.
+    let accept = fixture.submit_only(0, take(listener, b"accept-now"));
+    assert!(fixture.is_kept(0, accept));
+    fixture.run();
+    let here = fixture.answer(0, accept).unwrap().0.unwrap();
+    let there = fixture.answer(1, connects[0]).unwrap().0.unwrap();
+    assert_eq!(fixture.write(1, there, b"first"), Ok(5));
+    assert_eq!(fixture.read(0, here, 9), Ok(b"first".to_vec()));
+}
+
+#[test]
+fn a_cancelled_accept_takes_no_place_of_the_backlog() {
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open(0, "endpoint").unwrap();
+    for call in [
+        Call::Bind { port: 2050 },
+        Call::Listen {
+            backlog: 1,
+            flags: 0,
+        },
+    ] {
+        let [first, second] = call.words();
+        let done = fixture.call(0, listener, &[], [call.number(), first, second]);
+        assert!(done.0.is_ok());
+    }
+    fixture.start_open(1, "0/2050");
+    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
+    assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
+    let waiting = fixture.start_open(1, "0/2050");
+    assert!(fixture.answer(1, waiting).is_none(), "it is not refused");
+    let refused = fixture.start_open(1, "0/2050");
+    assert_eq!(fixture.answer(1, refused).unwrap().0, error(ECONNREFUSED));
 }

@@ -19,6 +19,8 @@ struct Record {
     killed_after: usize,
     end: Option<End>,
     has_begun: bool,
+    /// How often it was asked whether it has begun, a system call.
+    asked: usize,
     euid: u32,
     name: String,
     dropped: bool,
@@ -90,7 +92,9 @@ impl Contexts for Fake {
     }
 
     fn has_begun(&self, context: &FakeContext) -> bool {
-        self.records.borrow()[context.number].has_begun
+        let record = &mut self.records.borrow_mut()[context.number];
+        record.asked += 1;
+        record.has_begun
     }
 }
 
@@ -312,6 +316,30 @@ fn a_process_that_its_parent_has_not_started_ends_with_it() {
         assert!(records.borrow()[number].dropped);
     }
     assert_eq!(table.process(running).unwrap().parent, INIT);
+}
+
+#[test]
+fn children_are_asked_once_whether_they_have_begun_when_their_parent_ends() {
+    let (mut table, records) = table();
+    let parent = child(&mut table, INIT);
+    for number in 2..42 {
+        child(&mut table, parent);
+        records.borrow_mut()[number].has_begun = number < 22;
+    }
+    records
+        .borrow_mut()
+        .iter_mut()
+        .for_each(|record| record.asked = 0);
+    table.end(parent, 0);
+    report(&mut table, &records, 1, End::Ended);
+    let records = records.borrow();
+    let killed = records
+        .iter()
+        .skip(2)
+        .filter(|record| record.killed)
+        .count();
+    let asked = records.iter().skip(2).map(|record| record.asked).max();
+    assert_eq!((killed, asked), (20, Some(1)));
 }
 
 #[test]

@@ -81,14 +81,16 @@ impl<C: Contexts> Table<C> {
     /// Ends the children of a process that have not begun, when whoever was making them is gone.
     /// Their own descriptors include handles of themselves, so those are never all closed.
     pub(crate) fn end_unstarted(&mut self, parent: Pid) {
-        let next = |table: &Self| {
-            let mut children = table.processes.values();
+        let next = |table: &Self, from: Pid| {
+            let mut children = table.processes.range(from..).map(|(_, process)| process);
             let found = children.find(|it| it.parent == parent && table.is_unstarted(it.pid));
             found.map(|child| child.pid)
         };
-        // One by one, as a list takes memory. None is found twice: it has no parent afterwards.
-        while let Some(child) = next(self) {
+        // One by one, as a list takes memory; each is asked once, as that is a system call.
+        let mut from = 0;
+        while let Some(child) = next(self, from) {
             self.forget_unstarted(child);
+            from = child.saturating_add(1);
         }
     }
 

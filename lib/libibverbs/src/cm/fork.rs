@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::group::TURN;
 use super::link::LINKS;
 use super::structures::SHARED;
+use crate::device;
 
 unsafe extern "C" {
     safe fn pthread_atfork(
@@ -22,6 +23,8 @@ static IS_READY: AtomicBool = AtomicBool::new(false);
 
 /// Registers the handlers of forks, once. Called before the first use of what [`before`] locks.
 pub fn prepare() {
+    // The handlers of a later call lock first: the locks of ids come before those of the device.
+    device::prepare_fork();
     if !IS_READY.swap(true, Ordering::Relaxed) {
         pthread_atfork(before, in_parent, in_child);
     }

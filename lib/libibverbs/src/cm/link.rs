@@ -384,11 +384,15 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     if matches!(link.stage, Stage::Listening(..) | Stage::Over) {
         return false;
     }
-    if matches!(frame.kind, Kind::Reply | Kind::Reject) {
+    let is_leaving = frame.kind == Kind::Disconnect;
+    // What does not exist yet does not end.
+    if is_leaving && matches!(link.stage, Stage::Connecting(..)) {
+        return false;
+    }
+    if matches!(frame.kind, Kind::Reply | Kind::Reject | Kind::Found) {
         link.is_answered = true;
     }
     link.is_ready |= frame.kind == Kind::Ready;
-    let is_leaving = frame.kind == Kind::Disconnect;
     if frame.kind == Kind::Reply || is_leaving && !link.is_leaving {
         link.deadline = Some(Instant::now() + PATIENCE);
     }

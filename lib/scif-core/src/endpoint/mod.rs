@@ -161,9 +161,13 @@ impl Endpoint {
         self.attempt
     }
 
-    /// How many requests wait, those included that are granted and not accepted.
+    /// How many requests wait, those included that were granted when they came.
     pub(crate) fn queued_requests(&self) -> usize {
-        self.requests.len() + self.granted.len()
+        let granted = match self.grants_at_once {
+            true => self.granted.len(),
+            false => 0,
+        };
+        self.requests.len() + granted
     }
 
     /// Takes the endpoints that the next accepts would have got.
@@ -448,7 +452,7 @@ impl Endpoints {
                 id,
             )?;
             rule(
-                endpoint.requests.len() <= endpoint.backlog,
+                endpoint.queued_requests() <= endpoint.backlog,
                 "no more requests than the backlog",
                 id,
             )?;

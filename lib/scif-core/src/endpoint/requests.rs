@@ -106,18 +106,18 @@ impl Endpoints {
             return;
         };
         endpoint.granted.push_back(new);
+        let grants_at_once = endpoint.grants_at_once;
         if let Some(kept) = self.table.get_mut(new) {
             kept.kept_by = Some(listener);
-            if kept.state != EndpointState::Accepting {
+            if !grants_at_once || kept.state != EndpointState::Accepting {
                 cx.events.changed(listener);
             }
         }
     }
 
-    /// Takes the first endpoint that was kept and whose connector has acknowledged: an accept does
-    /// not wait for a connector that is silent.
+    /// Takes the first endpoint that was kept and that an accept may take.
     pub(crate) fn take_granted(&mut self, listener: EndpointId) -> Option<EndpointId> {
-        let index = self.established(self.table.get(listener)?)?;
+        let index = self.first_due(self.table.get(listener)?)?;
         let new = self.table.get_mut(listener)?.granted.remove(index)?;
         if let Some(taken) = self.table.get_mut(new) {
             taken.kept_by = None;
@@ -125,18 +125,18 @@ impl Endpoints {
         Some(new)
     }
 
-    /// The place of the first endpoint that a listener keeps and whose connector has acknowledged.
-    fn established(&self, listener: &Endpoint) -> Option<usize> {
-        let is_established = |id: &EndpointId| {
-            let state = self.table.get(*id).map(|endpoint| endpoint.state);
-            state != Some(EndpointState::Accepting)
+    /// The place of the first endpoint that a listener keeps and that an accept may take.
+    fn first_due(&self, listener: &Endpoint) -> Option<usize> {
+        let is_due = |id: &EndpointId| {
+            let kept = self.table.get(*id);
+            kept.is_none_or(|kept| is_due(listener, kept))
         };
-        listener.granted.iter().position(is_established)
+        listener.granted.iter().position(is_due)
     }
 
     /// Whether an accept of a listener finds a request, or a connection.
     pub(crate) fn has_connector(&self, listener: &Endpoint) -> bool {
-        !listener.requests.is_empty() || self.established(listener).is_some()
+        !listener.requests.is_empty() || self.first_due(listener).is_some()
     }
 
     /// Takes an endpoint back that was kept for an accept. Returns whether it was.
@@ -189,4 +189,11 @@ impl Endpoints {
         }
         dropped
     }
+}
+
+/// Whether an accept may take an endpoint that its listener keeps. Where requests are granted when
+/// they come, its connector has to have acknowledged: an accept does not wait for a silent one. A
+/// request that an accept granted and gave up is the next accept's in any case.
+fn is_due(listener: &Endpoint, kept: &Endpoint) -> bool {
+    !listener.grants_at_once || kept.state != EndpointState::Accepting
 }
