@@ -1,7 +1,8 @@
-/* Connections: patterns 1 to 3, 9 to 14, 16, 17, 20, 21, 32 and 34. Root plays them; what others
- * may not do is tried by children that give their rights up. */
+/* Connections: patterns 1 to 3, 9 to 14, 16, 17, 20, 21, 32, 34 and 120. Root plays them; what
+ * others may not do is tried by children that give their rights up. */
 #include "pattern.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/select.h>
@@ -222,6 +223,42 @@ static void call_refused(uint16_t node) {
     tell(epd, 'k');
     wait_for_end(control);
     GIVES(scif_close(control), 0);
+    GIVES(scif_close(epd), 0);
+}
+
+/* 120: an accept with a bad place takes no connection, and an endpoint is ready under all names. */
+static short ready_for(scif_epd_t epd, short events, int milliseconds) {
+    struct pollfd entry = { .fd = scif_get_fd(epd), .events = events };
+    CHECK(poll(&entry, 1, milliseconds) >= 0);
+    return entry.revents;
+}
+
+static void serve_places(void) {
+    scif_epd_t on = listener(2120, 1), epd;
+    struct scif_portID peer;
+    GIVES(ready_for(on, POLLRDNORM, TIMEOUT_MS), POLLRDNORM);
+    FAILS(scif_accept(on, (struct scif_portID *)8, &epd, SCIF_ACCEPT_SYNC), EFAULT);
+    FAILS(scif_accept(on, &peer, (scif_epd_t *)8, SCIF_ACCEPT_SYNC), EFAULT);
+    FAILS(scif_accept(on, NULL, &epd, SCIF_ACCEPT_SYNC), EINVAL);
+    FAILS(scif_accept(on, &peer, NULL, SCIF_ACCEPT_SYNC), EINVAL);
+    GIVES(scif_accept(on, &peer, &epd, SCIF_ACCEPT_SYNC), 0);
+    FAILS(scif_accept(epd, (struct scif_portID *)8, &epd, 0), EINVAL);
+    GIVES(ready_for(epd, POLLRDNORM, 0), 0);
+    GIVES(ready_for(epd, POLLRDNORM | POLLWRNORM, TIMEOUT_MS), POLLWRNORM);
+    tell(epd, 'r');
+    GIVES(ready_for(epd, POLLRDNORM, TIMEOUT_MS), POLLRDNORM);
+    GIVES(ready_for(epd, POLLIN | POLLRDNORM, 0), POLLIN | POLLRDNORM);
+    GIVES(ready_for(epd, POLLIN, 0), POLLIN);
+    expect(epd, 'a');
+    GIVES(scif_close(epd), 0);
+    GIVES(scif_close(on), 0);
+}
+
+static void call_places(uint16_t node) {
+    scif_epd_t epd = call_one(node, 2120);
+    expect(epd, 'r');
+    tell(epd, 'a');
+    wait_for_end(epd);
     GIVES(scif_close(epd), 0);
 }
 
@@ -634,6 +671,7 @@ const struct pattern patterns[] = {
     { 21, "announced peers", serve_peers, call_peers },
     { 32, "connect without waiting", serve_nonblocking, call_nonblocking },
     { 34, "bind port after port", serve_tool, call_tool },
+    { 120, "bad places of an accept, names of readiness", serve_places, call_places },
     { 0, NULL, NULL, NULL },
 };
 

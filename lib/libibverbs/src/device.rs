@@ -56,7 +56,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork() {
-    // SAFETY: `before_fork` has taken the locks, in this process or in the one that it is a copy of.
+    // SAFETY: `before_fork` has taken the locks, in this process or in the one it is a copy of.
     unsafe {
         drop(DEVICE.regain());
         drop(OPEN.regain());

@@ -201,14 +201,14 @@ int scif_listen(scif_epd_t epd, int backlog);
 /* Connects to a port; returns the local port once the other side has accepted. With O_NONBLOCK set
  * by fcntl it fails with EINPROGRESS; poll reports POLLOUT when the attempt has ended, and the same
  * call again gives its result. After ECONNREFUSED the endpoint stays bound and may try again.
- * ECONNREFUSED; EFAULT dst; EINPROGRESS; EINVAL dst is null, its port 0, or the connection of this
- * endpoint has ended; EISCONN; ENODEV no such node online; ENOMEM; ENOSPC; EOPNOTSUPP the endpoint
+ * ECONNREFUSED; EFAULT dst; EINPROGRESS; EINTR a signal's handler has run; EINVAL dst is null, its
+ * port 0, or the connection of this endpoint has ended; EISCONN; ENODEV no such node online; ENOMEM; ENOSPC; EOPNOTSUPP the endpoint
  * listens. */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
 
 /* Takes the first request that waits: a new endpoint, connected, in newepd; who asked, in peer.
- * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EAGAIN; EFAULT peer or newepd;
- * EINTR the listener was closed meanwhile; EINVAL not listening, unknown flag, null pointer; EMFILE;
+ * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EAGAIN; EFAULT peer or newepd (then
+ * no request is taken); EINTR a signal's handler has run, or the listener was closed; EINVAL not listening, unknown flag, null pointer; EMFILE;
  * ENODEV; ENOENT; ENOMEM. */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd, int flags);
 
@@ -218,13 +218,14 @@ int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd, i
 int scif_close(scif_epd_t epd);
 
 /* Sends len bytes; returns how many were taken: all with SCIF_SEND_BLOCK, unless the connection
- * ends, else as many as there is room for, perhaps 0. EFAULT; EINVAL len is negative or a flag
- * unknown. */
+ * ends, else as many as there is room for, perhaps 0. EFAULT; EINTR a signal's handler has run before
+ * a byte was taken; EINVAL len is negative or a flag unknown. */
 int scif_send(scif_epd_t epd, void *msg, int len, int flags);
 
 /* Receives; returns how many bytes: len with SCIF_RECV_BLOCK, unless the connection ends, else what
  * is there, perhaps 0. After the peer has closed, what it sent comes first, then ECONNRESET.
- * EFAULT; EINVAL len is negative or a flag unknown. */
+ * EFAULT; EINTR a signal's handler has run before a byte came; EINVAL len is negative or a flag
+ * unknown. */
 int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
 
 /* Opens a window: lets the peer reach len bytes at addr, both multiples of the page size, at an
@@ -272,13 +273,14 @@ int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff, uin
                       int flags);
 
 /* Fills nodes with up to len ids of the nodes online, ascending, and self with the own one; returns
- * how many are online. nodes may be null when len is 0, and self always. EFAULT; EINVAL len is
- * negative. */
+ * how many are online. nodes may be null when len is 0, and self always. It makes an endpoint for the
+ * question. EFAULT; EINVAL len is negative; EMFILE and ENOMEM as scif_open. */
 int scif_get_node_ids(uint16_t *nodes, int len, uint16_t *self);
 int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self);
 
 /* Waits until one of the endpoints is ready, at most timeout_msecs (negative: without limit);
- * returns how many are. SCIF_POLLERR, SCIF_POLLHUP and SCIF_POLLNVAL are always reported. */
+ * returns how many are. SCIF_POLLERR, SCIF_POLLHUP and SCIF_POLLNVAL are always reported. EINTR a
+ * signal's handler has run. */
 int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout_msecs);
 
 /* The descriptor of an endpoint, for poll, select and fcntl. */

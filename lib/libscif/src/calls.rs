@@ -110,6 +110,12 @@ extern "C" fn scif_accept(
             return Err(EINVAL);
         }
         let listening = descriptor::is_listening(epd);
+        // A connection is not taken for a caller that would not learn of it. Of another endpoint
+        // the state is reported first.
+        if listening {
+            user::check_writable::<4>(peer as usize)?;
+            user::check_writable::<4>(new as usize)?;
+        }
         let (number, from) = raw::accept(number, flags as u32).map_err(|error| {
             // Another thread has closed the listener meanwhile: the wait was interrupted, whatever
             // error the layer below reports.

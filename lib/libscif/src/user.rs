@@ -44,6 +44,14 @@ pub fn store(address: usize, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that memory can be written, by storing what it holds. For places that nobody else uses.
+///
+/// # Errors
+/// `EFAULT` if it cannot.
+pub fn check_writable<const N: usize>(address: usize) -> Result<()> {
+    store(address, &load::<N>(address)?)
+}
+
 /// The memory at an address. `EFAULT` if it would wrap around.
 ///
 /// # Safety

@@ -34,7 +34,7 @@ pub use data::{Data, Known, Room, Source, Target};
 use data::{bad_buffer, without_memory};
 pub use ends::{accept, close, finish, finish_receiving, shutdown};
 pub(crate) use pieces::MOST_BYTES;
-use pinned::{Rma, Transfer};
+use pinned::{PINNED_BYTES, Rma, Transfer};
 pub(crate) use poll::{Deadline, now};
 pub use poll::{PollFd, poll, poll_by};
 
@@ -351,6 +351,12 @@ pub fn register(
     if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 || offset < 0 {
         return Err(EINVAL);
     }
+    let is_fixed = flags & MapFlags::FIXED.bits() != 0;
+    let has_place = (offset as usize).is_multiple_of(PAGE_SIZE)
+        && (offset as u64).saturating_add(memory.bytes() as u64) <= i64::MAX as u64;
+    if is_fixed && !has_place {
+        return Err(EINVAL);
+    }
     memory.check_pages().map_err(system)?;
     if let Some(known) = shared::known(memory) {
         match ask(known.token, known.offset) {
@@ -494,6 +500,11 @@ pub fn vwriteto<'a>(
             }
             let copied = match range.readable() {
                 Some(bytes) => bytes.to_vec(),
+                // A wrong length is found before so much memory is taken.
+                None if range.bytes() >= PINNED_BYTES => match transfer.bad_memory(Rma::Write) {
+                    EFAULT => range.to_vec(),
+                    error => return Err(error),
+                },
                 None => range.to_vec(),
             };
             copied.map_err(|error| match error.errno {

@@ -547,17 +547,38 @@ fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_i
     }
 }
 
+/// These events, with POLLIN and POLLOUT for POLLRDNORM and POLLWRNORM: endpoints know the usual
+/// names only.
+fn with_usual(events: c_short) -> c_short {
+    let reads = if events & IN_NORMAL != 0 { IN } else { 0 };
+    let writes = if events & OUT_NORMAL != 0 { OUT } else { 0 };
+    events | reads | writes
+}
+
+/// What an endpoint is ready for, in the names in which it was asked.
+fn as_asked(found: c_short, events: c_short) -> c_short {
+    let mut ready = found & !(IN | OUT);
+    if found & IN != 0 {
+        ready |= events & (IN | IN_NORMAL);
+    }
+    if found & OUT != 0 {
+        ready |= events & (OUT | OUT_NORMAL);
+    }
+    ready
+}
+
 /// Finds the readiness of all entries that can be asked.
 fn look(entries: &mut [Entry], sources: &[Source]) {
     for (entry, source) in entries.iter_mut().zip(sources) {
         entry.revents = match source {
             Source::Scif => {
+                let events = with_usual(entry.events).into();
                 let found = match descriptor::is_socket(entry.number) {
-                    true => skiff_socket_readiness(entry.number, entry.events.into()),
-                    false => skiff_scif_readiness(entry.number, entry.events.into()),
+                    true => skiff_socket_readiness(entry.number, events),
+                    false => skiff_scif_readiness(entry.number, events),
                 };
                 match found {
-                    found @ 0.. => found as c_short,
+                    found @ 0.. => as_asked(found as c_short, entry.events),
                     _ => NVAL,
                 }
             }

@@ -12,7 +12,7 @@ use super::{NO_TOKEN, Result, pieces, system, with_record};
 
 /// Transfers of at least this many bytes are always made with pinned pages. The bytes of shorter
 /// ones are the payload of the call, where a payload may be that long.
-const PINNED_BYTES: usize = 64 * 1024;
+pub const PINNED_BYTES: usize = 64 * 1024;
 
 /// Which way a transfer goes.
 #[derive(Clone, Copy)]

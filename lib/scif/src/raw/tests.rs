@@ -253,6 +253,18 @@ fn registering_pins_pages_where_they_are() {
 }
 
 #[test]
+fn a_bad_fixed_offset_is_reported_before_bad_memory() {
+    play(|stage| {
+        let fixed = MapFlags::FIXED.bits();
+        for offset in [0x800, i64::MAX & !0xfff] {
+            let absent = Range::absent(2 * PAGE);
+            assert_eq!(register(EPD, absent, offset, 3, fixed), Err(EINVAL));
+            assert_eq!(log(stage), "");
+        }
+    });
+}
+
+#[test]
 fn the_address_space_is_sent_when_the_daemon_does_not_have_it() {
     play(|stage| {
         send_space(stage);
@@ -552,9 +564,16 @@ fn a_bad_buffer_is_reported_after_flags_and_state() {
 #[test]
 fn bad_memory_of_a_transfer_is_reported_last() {
     play(|stage| {
-        let absent = Range::absent(10);
-        for error in [ENOTCONN, ECONNRESET, EINVAL, ENXIO, EACCES, EFAULT] {
+        let sizes = [10, 1 << 46];
+        let errors = [ENOTCONN, ECONNRESET, EINVAL, ENXIO, EACCES, EFAULT];
+        // To read so much data takes no memory for them before the rest has been checked.
+        let cases = sizes.map(|bytes| errors.map(|error| (bytes, error)));
+        for (bytes, error) in cases.into_iter().flatten() {
+            let absent = Range::absent(bytes);
             for number in [18, 19] {
+                if (bytes, error, number) == (1 << 46, EFAULT, 19) {
+                    continue;
+                }
                 source_is_absent(stage);
                 answers(stage, &[failure(error)]);
                 let result = match number {
@@ -565,7 +584,7 @@ fn bad_memory_of_a_transfer_is_reported_last() {
                 assert!(log(stage).ends_with(&format!("call {number}")));
                 let record: CachedRecord = last_payload(stage);
                 assert_eq!(record.memory.get(), NO_TOKEN);
-                assert_eq!((record.length.get(), record.flags.get()), (10, 4));
+                assert_eq!((record.length.get(), record.flags.get()), (bytes as u64, 4));
                 assert_eq!(record.remote_offset.get(), 0x3000);
             }
         }
