@@ -11,6 +11,7 @@ mod event_loop;
 mod handles;
 pub mod keeper;
 pub mod locks;
+mod shares;
 pub mod tree;
 
 #[cfg(not(target_os = "redox"))]
@@ -19,4 +20,5 @@ pub use event_loop::{
     Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport, WAITS,
 };
 pub use handles::{Handles, ROOT};
+pub use shares::Shares;
 pub use tree::{list_directory, read_at};

@@ -2,10 +2,10 @@
 //!
 //! The daemon splits written text into lines. Each line gets the time since the boot, is kept (the
 //! newest [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives
-//! all lines that were kept when the file was opened (users other than root get ENFILE if their
+//! all lines that were kept when the file was opened (a user other than root gets ENFILE if their
 //! open files hold [`MAX_HELD`]). A line that begins with a level (`ERROR`,
 //! `WARN`, `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`. What is written
-//! without a line end waits for the rest, as long as all of it is not too much
+//! without a line end waits for the rest, as long as all of its user's is not too much
 //! ([`MAX_UNFINISHED`]).
 //!
 //! Lines for the console go to the debug port until a reader opens `console`, which only root may,
@@ -33,7 +33,7 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env, fs};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
-use scheme::{Changes, Handles, SchemeDaemon, list_directory, read_at};
+use scheme::{Changes, Handles, SchemeDaemon, Shares, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};
@@ -51,10 +51,10 @@ runtime::main!(main);
 
 /// Lines kept for readers, in bytes; the oldest go first.
 const KEPT_BYTES: usize = 256 * 1024;
-/// Most bytes of lines that the open files of users other than root hold.
+/// Most bytes of lines that the open files of each user other than root hold.
 const MAX_HELD: usize = 8 << 20;
-/// Most bytes of unfinished lines that the open files of users other than root hold. With more, a
-/// line ends where its writer has stopped.
+/// Most bytes of unfinished lines of each user other than root. With more, a line of that user's
+/// ends where its writer has stopped.
 const MAX_UNFINISHED: usize = 1 << 20;
 /// Length of the pieces, in bytes, into which a longer line is cut.
 const MAX_LINE: usize = 2048;
@@ -90,8 +90,8 @@ fn run() -> Result<()> {
         console_level: level.unwrap_or(Level::Info),
         traces: Traces::new(),
         handles: Handles::default(),
-        held: 0,
-        unfinished: 0,
+        held: Shares::new(MAX_HELD),
+        unfinished: Shares::new(MAX_UNFINISHED),
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("log", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -116,10 +116,10 @@ enum Handle {
         snapshot: Vec<u8>,
         /// The beginning of a line whose end has not been written yet.
         partial: Vec<u8>,
-        /// Bytes of it that count against [`MAX_UNFINISHED`].
-        unfinished: usize,
-        /// Bytes of the snapshot that count against [`MAX_HELD`].
-        held: usize,
+        /// The user who has written last. The bytes of `partial` are theirs.
+        writer: u32,
+        /// The user who has opened the file. The bytes of `snapshot` are theirs.
+        reader: u32,
     },
 }
 
@@ -131,10 +131,10 @@ struct LogScheme {
     console_level: Level,
     traces: Traces,
     handles: Handles<Handle>,
-    /// Bytes that count against [`MAX_HELD`].
-    held: usize,
-    /// Bytes that count against [`MAX_UNFINISHED`].
-    unfinished: usize,
+    /// Bytes of snapshots by user.
+    held: Shares,
+    /// Bytes of unfinished lines by user.
+    unfinished: Shares,
 }
 
 impl LogScheme {
@@ -214,11 +214,9 @@ impl SchemeSync for LogScheme {
         }
         let readable = flags & O_RDONLY != 0 && flags & O_STAT == 0;
         let bytes = if readable { self.lines.bytes() } else { 0 };
-        let held = if ctx.uid == 0 { 0 } else { bytes };
-        if self.held + held > MAX_HELD {
+        if !self.held.take(ctx.uid, bytes) {
             return Err(Error::new(ENFILE));
         }
-        self.held += held;
         let snapshot = if readable {
             self.lines.text()
         } else {
@@ -227,8 +225,8 @@ impl SchemeSync for LogScheme {
         Ok(self.handles.open_positioned(Handle::Open {
             snapshot,
             partial: Vec::new(),
-            unfinished: 0,
-            held,
+            writer: ctx.uid,
+            reader: ctx.uid,
         }))
     }
 
@@ -261,15 +259,13 @@ impl SchemeSync for LogScheme {
         ctx: &CallerCtx,
     ) -> Result<usize> {
         let Ok(Handle::Open {
-            partial,
-            unfinished,
-            ..
+            partial, writer, ..
         }) = self.handles.get_mut(id)
         else {
             return Err(Error::new(EBADF));
         };
         let mut pending = core::mem::take(partial);
-        self.unfinished -= core::mem::take(unfinished);
+        self.unfinished.give_back(*writer, pending.len());
         let (mut lines, mut written) = (0, 0);
         // The part ends with a line if one ends in it: another process may write to the file next.
         let part = &buf[..buf.len().min(WRITTEN_AT_ONCE)];
@@ -292,22 +288,17 @@ impl SchemeSync for LogScheme {
                 break;
             }
         }
-        let mut counted = if ctx.uid == 0 { 0 } else { pending.len() };
-        if self.unfinished + counted > MAX_UNFINISHED {
+        if !self.unfinished.take(ctx.uid, pending.len()) {
             self.line(&pending);
             pending.clear();
-            counted = 0;
         }
         // What is not counted must not stay.
         pending.shrink_to_fit();
-        self.unfinished += counted;
         if let Ok(Handle::Open {
-            partial,
-            unfinished,
-            ..
+            partial, writer, ..
         }) = self.handles.get_mut(id)
         {
-            (*partial, *unfinished) = (pending, counted);
+            (*partial, *writer) = (pending, ctx.uid);
         }
         Ok(written)
     }
@@ -408,14 +399,14 @@ impl SchemeSync for LogScheme {
             self.console.end_reading();
         }
         if let Some(Handle::Open {
+            snapshot,
             partial,
-            unfinished,
-            held,
-            ..
+            writer,
+            reader,
         }) = self.handles.remove(id)
         {
-            self.held -= held;
-            self.unfinished -= unfinished;
+            self.held.give_back(reader, snapshot.len());
+            self.unfinished.give_back(writer, partial.len());
             if !partial.is_empty() {
                 self.line(&partial);
             }

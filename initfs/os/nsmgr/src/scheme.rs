@@ -9,7 +9,7 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
 use runtime::abi::ns;
 use runtime::{Error, Result, fd, path};
-use scheme::{Handles, SchemeDaemon, list_directory, read_at, tree};
+use scheme::{Handles, SchemeDaemon, Shares, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{
@@ -41,8 +41,7 @@ const CREATION_CAPABILITY: &str = "scheme-creation-cap";
 /// Longest request to a namespace, in bytes: a list of several hundred names at least.
 const MAX_REQUEST: usize = 128 * 1024;
 
-/// Most open handles, beyond which users other than root get no more: the daemon's memory is
-/// everybody's.
+/// Most open handles of each user other than root: the daemon's memory is everybody's.
 const MAX_HANDLES: usize = 8192;
 
 #[derive(Clone)]
@@ -62,6 +61,8 @@ struct Handle {
     kind: Kind,
     namespace: Rc<Namespace>,
     permissions: usize,
+    /// The user whose program has opened it.
+    owner: u32,
 }
 
 /// The state of the scheme.
@@ -70,6 +71,7 @@ pub struct NamespaceScheme {
     first: Rc<Namespace>,
     capability: Fd,
     handles: Handles<Handle>,
+    shares: Shares,
 }
 
 impl NamespaceScheme {
@@ -80,6 +82,7 @@ impl NamespaceScheme {
             first,
             capability,
             handles: Handles::default(),
+            shares: Shares::new(MAX_HANDLES),
         }
     }
 
@@ -89,10 +92,11 @@ impl NamespaceScheme {
 
     /// Adds a handle for a program of the user `uid`.
     fn add(&mut self, handle: Handle, uid: u32) -> Result<OpenResult> {
-        if uid != ROOT && self.handles.len() >= MAX_HANDLES {
+        if !self.shares.take(uid, 1) {
             return Err(Error::new(ENFILE));
         }
-        Ok(self.handles.open(handle))
+        let owner = uid;
+        Ok(self.handles.open(Handle { owner, ..handle }))
     }
 
     fn open_name(&mut self, handle: Handle, requested: &str, uid: u32) -> Result<OpenResult> {
@@ -156,6 +160,7 @@ impl SchemeSync for NamespaceScheme {
             kind: Kind::Namespace,
             namespace,
             permissions: permission::ALL,
+            owner: ROOT,
         }))
     }
 
@@ -306,7 +311,9 @@ impl SchemeSync for NamespaceScheme {
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(id);
+        if let Some(handle) = self.handles.remove(id) {
+            self.shares.give_back(handle.owner, 1);
+        }
     }
 }
 
