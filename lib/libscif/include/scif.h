@@ -202,14 +202,14 @@ int scif_listen(scif_epd_t epd, int backlog);
  * by fcntl it fails with EINPROGRESS; poll reports POLLOUT when the attempt has ended, and the same
  * call again gives its result. After ECONNREFUSED the endpoint stays bound and may try again.
  * ECONNREFUSED; EFAULT dst; EINPROGRESS; EINTR a signal's handler has run; EINVAL dst is null, its
- * port 0, or the connection of this endpoint has ended; EISCONN; ENODEV no such node online; ENOMEM; ENOSPC; EOPNOTSUPP the endpoint
- * listens. */
+ * port 0, or the connection of this endpoint has ended; EISCONN; ENODEV no such node online; ENOMEM;
+ * ENOSPC; EOPNOTSUPP the endpoint listens. */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
 
 /* Takes the first request that waits: a new endpoint, connected, in newepd; who asked, in peer.
- * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EAGAIN; EFAULT peer or newepd (then
- * no request is taken); EINTR a signal's handler has run, or the listener was closed; EINVAL not listening, unknown flag, null pointer; EMFILE;
- * ENODEV; ENOENT; ENOMEM. */
+ * Without SCIF_ACCEPT_SYNC it fails with EAGAIN when none waits. EAGAIN; EFAULT peer or newepd (no
+ * request is taken then); EINTR a signal's handler has run, or the listener was closed; EINVAL not
+ * listening, unknown flag, null pointer; EMFILE; ENODEV; ENOENT; ENOMEM. */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd, int flags);
 
 /* Closes an endpoint. Its windows go; what it has sent stays readable for the peer; mappings of the

@@ -152,7 +152,7 @@ pub fn bind(epd: usize, port: Port) -> Result<Port> {
 /// # Errors
 /// `EINVAL`, `EISCONN`, `ENOMEM`.
 pub fn listen(epd: usize, backlog: i32) -> Result<()> {
-    listen_with(epd, backlog, ListenFlags::empty())
+    plain(epd, Call::Listen { backlog, flags: 0 }).map(|_| ())
 }
 
 /// [`listen`], after which the driver grants each request when it comes: connectors do not wait
@@ -161,11 +161,7 @@ pub fn listen(epd: usize, backlog: i32) -> Result<()> {
 /// # Errors
 /// Those of [`listen`].
 pub fn listen_granting(epd: usize, backlog: i32) -> Result<()> {
-    listen_with(epd, backlog, ListenFlags::GRANT_AT_ONCE)
-}
-
-fn listen_with(epd: usize, backlog: i32, flags: ListenFlags) -> Result<()> {
-    let flags = flags.bits();
+    let flags = ListenFlags::GRANT_AT_ONCE.bits();
     plain(epd, Call::Listen { backlog, flags }).map(|_| ())
 }
 
@@ -351,10 +347,9 @@ pub fn register(
     if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 || offset < 0 {
         return Err(EINVAL);
     }
-    let is_fixed = flags & MapFlags::FIXED.bits() != 0;
-    let has_place = (offset as usize).is_multiple_of(PAGE_SIZE)
-        && (offset as u64).saturating_add(memory.bytes() as u64) <= i64::MAX as u64;
-    if is_fixed && !has_place {
+    let end = (offset as u64).saturating_add(memory.bytes() as u64);
+    let is_place = (offset as usize).is_multiple_of(PAGE_SIZE) && end <= i64::MAX as u64;
+    if flags & MapFlags::FIXED.bits() != 0 && !is_place {
         return Err(EINVAL);
     }
     memory.check_pages().map_err(system)?;

@@ -557,14 +557,13 @@ fn with_usual(events: c_short) -> c_short {
 
 /// What an endpoint is ready for, in the names in which it was asked.
 fn as_asked(found: c_short, events: c_short) -> c_short {
-    let mut ready = found & !(IN | OUT);
-    if found & IN != 0 {
-        ready |= events & (IN | IN_NORMAL);
-    }
-    if found & OUT != 0 {
-        ready |= events & (OUT | OUT_NORMAL);
-    }
-    ready
+    let reads = if found & IN != 0 { IN | IN_NORMAL } else { 0 };
+    let writes = if found & OUT != 0 {
+        OUT | OUT_NORMAL
+    } else {
+        0
+    };
+    found & !(IN | OUT) | events & (reads | writes)
 }
 
 /// Finds the readiness of all entries that can be asked.
