@@ -338,7 +338,11 @@ static void check_kinds(void) {
         { AF_INET, SOCK_DGRAM, 0, ESOCKTNOSUPPORT },
         { AF_INET, SOCK_RAW, 0, ESOCKTNOSUPPORT },
         { AF_INET6, SOCK_STREAM, 0, EAFNOSUPPORT },
-        { AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT },
+        { AF_UNIX, SOCK_STREAM, 0, 0 },
+        { AF_UNIX, SOCK_STREAM, AF_UNIX, 0 },
+        { AF_UNIX, SOCK_STREAM, IPPROTO_TCP, EPROTONOSUPPORT },
+        { AF_UNIX, SOCK_SEQPACKET, 0, ESOCKTNOSUPPORT },
+        { AF_UNIX, SOCK_DGRAM, 0, ESOCKTNOSUPPORT },
     };
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         errno = 0;

@@ -9,6 +9,7 @@ for compiler in '' -clang; do
     socket-descriptors$compiler || failed=1
     socket-epoll$compiler || failed=1
     socket-waits$compiler || failed=1
+    socket-paths$compiler || failed=1
     st-transfers$compiler || failed=1
     st-names$compiler || failed=1
     st-matrix$compiler work &

@@ -1,5 +1,6 @@
 //! Creates, names, connects and shuts down sockets.
 
+use alloc::string::String;
 use core::ffi::c_int;
 use core::time::Duration;
 
@@ -7,25 +8,28 @@ use runtime::time::Instant;
 use scif::raw;
 use scif_abi::flags::{AcceptFlags, Readiness};
 use scif_abi::{Port, PortId};
-use skiff_libc::descriptor;
 use syscall::error::{
     EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL,
     EISCONN, ENETUNREACH, ENOTCONN, EOPNOTSUPP, EPROTONOSUPPORT, EPROTOTYPE,
 };
 
 use crate::address::{self, AF_INET, Address};
-use crate::options::Options;
+use crate::paths::Paths;
 use crate::socket::{self, Phase, Place, Socket};
 use crate::transfer::{self, Waiting};
 use crate::transfers::Transfers;
-use crate::{Result, errors, greetings, lingering, messages, node, transfers};
+use crate::{Result, errors, greetings, lingering, messages, node, paths, transfers};
 
 const AF_UNSPEC: u16 = 0;
-const SOCK_STREAM: c_int = 1;
+/// C's `AF_UNIX`.
+pub const AF_UNIX: c_int = address::AF_UNIX as c_int;
+/// C's `SOCK_STREAM`.
+pub const SOCK_STREAM: c_int = 1;
 const SOCK_SEQPACKET: c_int = 5;
-/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, relibc's numbers.
-const NONBLOCK: c_int = 0o4_000;
-const CLOEXEC: c_int = 0o2_000_000;
+/// `SOCK_NONBLOCK`, relibc's number.
+pub const NONBLOCK: c_int = 0o4_000;
+/// `SOCK_CLOEXEC`, relibc's number.
+pub const CLOEXEC: c_int = 0o2_000_000;
 const IPPROTO_TCP: c_int = 6;
 /// `ESOCKTNOSUPPORT`, which the system does not have.
 const ESOCKTNOSUPPORT: i32 = 94;
@@ -35,9 +39,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Limit of the backlog: SCIF's backlog of a path.
 const MOST_WAITING: c_int = 128;
-
-/// Requests of other programs that may wait besides our own while a pair is made.
-const STRANGERS: c_int = 8;
 
 const SHUT_RD: c_int = 0;
 const SHUT_WR: c_int = 1;
@@ -49,25 +50,34 @@ const SHUT_RDWR: c_int = 2;
 /// `EAFNOSUPPORT`, `EPROTONOSUPPORT`, `EPROTOTYPE`, `ESOCKTNOSUPPORT`; those of `scif_open`.
 pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     let flags = kind & (NONBLOCK | CLOEXEC);
-    if domain != c_int::from(AF_INET) {
-        return Err(EAFNOSUPPORT);
-    }
+    let is_unix = match domain {
+        AF_UNIX => true,
+        domain if domain == c_int::from(AF_INET) => false,
+        _ => return Err(EAFNOSUPPORT),
+    };
     let has_transfers = match (kind & !flags, protocol) {
-        (SOCK_STREAM, 0 | IPPROTO_TCP) => false,
+        (SOCK_STREAM, 0) => false,
+        (SOCK_STREAM, AF_UNIX) if is_unix => false,
+        (SOCK_STREAM, _) if is_unix => return Err(EPROTONOSUPPORT),
+        _ if is_unix => return Err(ESOCKTNOSUPPORT),
+        (SOCK_STREAM, IPPROTO_TCP) => false,
         (SOCK_SEQPACKET, 0 | transfers::LEVEL) => true,
         (_, transfers::LEVEL) => return Err(EPROTOTYPE),
         (SOCK_STREAM | SOCK_SEQPACKET, _) => return Err(EPROTONOSUPPORT),
         _ => return Err(ESOCKTNOSUPPORT),
     };
     let place = Place::new()?;
-    give((place, raw::open()?), flags, |socket| match has_transfers {
-        true => socket.with_transfers(Transfers::default()),
-        false => socket,
+    give((place, raw::open()?), flags, |socket| {
+        socket.update(|state| state.is_unix = is_unix);
+        match has_transfers {
+            true => socket.with_transfers(Transfers::default()),
+            false => socket,
+        }
     })
 }
 
 /// Makes a socket for an endpoint and opens it for C, with flags of `socket` or `accept4`.
-fn give(
+pub fn give(
     (place, index): (Place, usize),
     flags: c_int,
     kind: impl FnOnce(Socket) -> Socket,
@@ -92,12 +102,27 @@ fn give(
     }
 }
 
+/// An address that a program passes.
+pub enum Name {
+    /// An address of a node, and its family.
+    Inet(u16, Address),
+    /// The path of a file, of the family `AF_UNIX`.
+    Path(String),
+}
+
 /// `bind`.
 ///
 /// # Errors
-/// `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EBADF`, `EINVAL`, `ENOTSOCK`.
-pub fn bind(number: c_int, (family, to): (u16, Address)) -> Result<()> {
+/// `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EBADF`, `EINVAL`, `ENOTSOCK`; those
+/// of making the file of a path.
+pub fn bind(number: c_int, name: Name) -> Result<()> {
     let (index, socket) = socket::find(number)?;
+    let (family, to) = match name {
+        Name::Path(path) if socket.state().is_unix => return bind_path(index, &socket, &path),
+        Name::Path(_) => return Err(EAFNOSUPPORT),
+        Name::Inet(..) if socket.state().is_unix => return Err(EINVAL),
+        Name::Inet(family, to) => (family, to),
+    };
     // As on Linux: programs omit the family with the all-zero address.
     let is_any = family == AF_UNSPEC && to.host == address::ANY;
     if family != AF_INET && !is_any {
@@ -110,6 +135,21 @@ pub fn bind(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let was_bound = socket.state().bound.is_some() || has_port(index);
     raw::bind(index, to.port).map_err(|error| errors::bind(error, was_bound))?;
     socket.update(|state| state.bound = Some(to.host));
+    Ok(())
+}
+
+/// `bind` to a path: makes the file there.
+fn bind_path(index: usize, socket: &Socket, path: &str) -> Result<()> {
+    let is_bound = socket.paths.lock().own.is_some();
+    if is_bound || socket.state().phase != Phase::Fresh {
+        return Err(EINVAL);
+    }
+    paths::make(path, || match raw::local(index)?.port() {
+        0 => paths::bind_port(index),
+        // A `connect` or a `bind` that failed has taken it.
+        port => Ok(port),
+    })?;
+    socket.paths.lock().own = Some(path.into());
     Ok(())
 }
 
@@ -129,6 +169,9 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
         // The backlog does not change.
         Phase::Listening => return Ok(()),
         _ => return Err(EINVAL),
+    }
+    if socket.state().is_unix && socket.paths.lock().own.is_none() {
+        return Err(EINVAL);
     }
     if !has_port(index) {
         raw::bind(index, 0).map_err(|error| errors::bind(error, false))?;
@@ -191,16 +234,21 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             }
             Err(error) => return Err(ended(&socket).unwrap_or_else(|| errors::accept(error))),
         };
-        // SCIF accepts from all nodes; a socket bound to the loopback address must not.
+        // SCIF accepts from all nodes; a socket with a path or bound to the loopback address must
+        // not.
         let is_local_only = state.bound.is_some_and(address::is_loopback);
-        if is_local_only && peer.node() != node::own() {
+        if (is_local_only || state.is_unix) && peer.node() != node::own() {
             raw::close(new)?;
             continue;
         }
         wait_as_told(new, &socket, flags)?;
         let options = socket.options.lock().clone();
         let number = give((place, new), flags, |accepted| {
-            accepted.update(|state| state.is_local = is_local_only);
+            accepted.update(|accepted| {
+                accepted.is_local = is_local_only;
+                accepted.is_unix = state.is_unix;
+            });
+            accepted.paths.lock().own = socket.paths.lock().own.clone();
             accepted.connected(options)
         })?;
         return Ok((number, address_of(peer, is_local_only)));
@@ -301,10 +349,12 @@ fn address_of(end: PortId, is_local: bool) -> Address {
 /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EALREADY`, `EBADF`, `ECONNREFUSED`, `EHOSTUNREACH`,
 /// `EINPROGRESS` not waiting, or the limit is over, `EINTR`, `EISCONN`, `ENETUNREACH`, `ENOTSOCK`,
 /// `EOPNOTSUPP` listening, `ETIMEDOUT`.
-pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
+pub fn connect(number: c_int, name: &Name) -> Result<()> {
     let (index, socket) = socket::find(number)?;
-    if family != AF_INET {
-        return Err(EAFNOSUPPORT);
+    match (name, socket.state().is_unix) {
+        (Name::Path(_), true) | (Name::Inet(AF_INET, _), false) => {}
+        (Name::Inet(..), true) => return Err(EINVAL),
+        _ => return Err(EAFNOSUPPORT),
     }
     let limit = socket.options.lock().send_limit;
     let waiting = Waiting::new(&socket, 0, limit);
@@ -323,12 +373,25 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
         // The program never read this error; this is another attempt.
         _ => {}
     }
-    let node = address::node_of(to.host, node::own()).ok_or(ENETUNREACH)?;
-    let peer = PortId::new(node, to.port);
-    if to.port == 0 {
-        return Err(syscall::ECONNREFUSED);
+    let (peer, is_local) = match name {
+        Name::Path(path) => {
+            let peer = PortId::new(node::own(), paths::port_at(path)?);
+            // A `bind` that may follow if this fails needs a port of the range, too.
+            if !has_port(index) {
+                paths::bind_port(index)?;
+            }
+            socket.paths.lock().peer = Some(path.as_str().into());
+            (peer, false)
+        }
+        Name::Inet(_, to) => {
+            let node = address::node_of(to.host, node::own()).ok_or(ENETUNREACH)?;
+            let is_local = to.host == address::ANY || address::is_loopback(to.host);
+            (PortId::new(node, to.port), is_local)
+        }
+    };
+    if peer.port() == 0 {
+        return Err(ECONNREFUSED);
     }
-    let is_local = to.host == address::ANY || address::is_loopback(to.host);
     socket.update(|state| state.is_local = is_local);
     let since = Instant::now();
     match begin_connect(index, &socket, peer) {
@@ -379,9 +442,10 @@ fn wait_for_connect(index: usize, socket: &Socket, waiting: Waiting, over: i32) 
     }
 }
 
-/// Whether a socket is an end of `socketpair`, whose address consists of the family only.
-pub fn is_pair(number: c_int) -> bool {
-    socket::find(number).is_ok_and(|(_, socket)| socket.state().is_pair)
+/// The paths of a socket whose family is `AF_UNIX`; `None` for other sockets.
+pub fn paths_of(number: c_int) -> Option<Paths> {
+    let (_, socket) = socket::find(number).ok()?;
+    socket.state().is_unix.then(|| socket.paths.lock().clone())
 }
 
 /// `getsockname`.
@@ -463,106 +527,4 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         let _ = raw::finish_receiving(index);
     }
     Ok(())
-}
-
-/// `socketpair`. Returns both ends of a connection within the node.
-///
-/// # Errors
-/// `EAFNOSUPPORT`, `EOPNOTSUPP`; those of `socket`, `listen` and `connect`.
-pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
-    const AF_UNIX: c_int = address::AF_UNIX as c_int;
-    let flags = kind & (NONBLOCK | CLOEXEC);
-    match (domain, kind & !flags, protocol) {
-        (AF_UNIX, SOCK_STREAM, 0) => {}
-        (AF_UNIX, ..) => return Err(EOPNOTSUPP),
-        _ => return Err(EAFNOSUPPORT),
-    }
-    let listener = raw::open()?;
-    let result = pair_by(listener);
-    // The pair is there, or the reason why not is known: an error of this close changes neither.
-    let _ = raw::close(listener);
-    let [first, second] = result?;
-    let connected = |index| {
-        let place = Place::new();
-        let place = place.inspect_err(|_| {
-            let _ = raw::close(index);
-        })?;
-        give((place, index), flags, |socket| {
-            socket.update(|state| state.is_pair = true);
-            socket.connected(Options::default())
-        })
-    };
-    let first = connected(first);
-    let second = connected(second);
-    match (first, second) {
-        (Ok(first), Ok(second)) => Ok([first, second]),
-        (first, second) => {
-            for number in [first, second].into_iter().flatten() {
-                // The caller learns why there is no pair.
-                let _ = descriptor::close(number);
-            }
-            first.and(second).map(|_| [-1; 2])
-        }
-    }
-}
-
-/// Connects an endpoint to a listener that only this call uses. Other programs can find its port,
-/// so a connection of theirs that arrives first is closed.
-fn pair_by(listener: usize) -> Result<[usize; 2]> {
-    let port = raw::bind(listener, 0)?;
-    raw::listen(listener, STRANGERS)?;
-    let first = raw::open()?;
-    let connected = connect_own(listener, first, PortId::new(node::own(), port));
-    let finish = |second| {
-        let mut entry = [raw::PollFd::new(first, Readiness::OUT.bits())];
-        raw::poll(&mut entry, None)?;
-        match raw::connect(first, PortId::new(node::own(), port)) {
-            Ok(_) | Err(EISCONN) => raw::set_nonblocking(first, false).map(|()| second),
-            Err(EINPROGRESS) => Err(EAGAIN),
-            Err(error) => Err(error),
-        }
-    };
-    match connected {
-        Ok(second) => match finish(second) {
-            Ok(second) => Ok([first, second]),
-            Err(error) => {
-                let _ = (raw::close(second), raw::close(first));
-                Err(error)
-            }
-        },
-        Err(error) => {
-            let _ = raw::close(first);
-            Err(error)
-        }
-    }
-}
-
-/// Connects `first` to a listener of the same caller, and accepts that connection. Any program may
-/// connect to the listener's port. While such requests fill its backlog, our own request is
-/// refused, and an accept that waited for it would never return.
-fn connect_own(listener: usize, first: usize, to: PortId) -> Result<usize> {
-    raw::set_nonblocking(first, true)?;
-    loop {
-        let is_refused = match raw::connect(first, to) {
-            Ok(_) | Err(EINPROGRESS | EISCONN) => false,
-            Err(ECONNREFUSED) => true,
-            Err(error) => return Err(error),
-        };
-        let own = raw::local(first)?;
-        loop {
-            match raw::accept(listener, AcceptFlags::empty().bits()) {
-                Ok((second, peer)) if peer == own => return Ok(second),
-                Ok((stranger, _)) => raw::close(stranger)?,
-                Err(EAGAIN) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        if !is_refused {
-            let mut entries = [
-                raw::PollFd::new(listener, Readiness::IN.bits()),
-                raw::PollFd::new(first, Readiness::OUT.bits()),
-            ];
-            raw::poll(&mut entries, None)?;
-        }
-    }
 }

@@ -16,6 +16,7 @@ pub mod number {
     pub const EINVAL: i32 = 22;
     pub const ENOSPC: i32 = 28;
     pub const EPIPE: i32 = 32;
+    pub const ENAMETOOLONG: i32 = 36;
     pub const ENETUNREACH: i32 = 101;
     pub const EADDRINUSE: i32 = 98;
     pub const EADDRNOTAVAIL: i32 = 99;

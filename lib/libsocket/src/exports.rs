@@ -1,14 +1,18 @@
 //! The functions of `sys/socket.h`.
 
+use alloc::sync::Arc;
 use core::ffi::{c_int, c_void};
 
 use skiff_libc::{descriptor, errno, points};
 use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::address::{AF_UNIX, Address, SOCKADDR_BYTES};
+use crate::calls::Name;
+use crate::local::{self, SOCKADDR_UN_BYTES};
 use crate::messages::Received;
 use crate::parts::{self, Part};
-use crate::{Result, calls, files, option_calls, socket};
+use crate::paths::Paths;
+use crate::{Result, calls, files, option_calls, pair, socket};
 
 /// `socklen_t`.
 type Length = u32;
@@ -37,20 +41,33 @@ fn count(result: Result<usize>) -> isize {
     result.map_or_else(errno::fail, |count| count as isize)
 }
 
-/// Reads the family and the address from C's `struct sockaddr`.
+/// Reads the address from C's `struct sockaddr`.
 ///
 /// # Safety
 /// C's contract.
-unsafe fn address_at(place: *const c_void, length: Length) -> Result<(u16, Address)> {
+unsafe fn address_at(place: *const c_void, length: Length) -> Result<Name> {
+    const FAMILY: usize = size_of::<u16>();
     if place.is_null() {
         return Err(EFAULT);
+    }
+    let whole = place.cast::<u8>();
+    // SAFETY: the caller's structure has that many bytes.
+    if length as usize >= FAMILY && unsafe { whole.cast::<u16>().read_unaligned() } == AF_UNIX {
+        if length as usize > SOCKADDR_UN_BYTES {
+            return Err(EINVAL);
+        }
+        // SAFETY: as above.
+        let path =
+            unsafe { core::slice::from_raw_parts(whole.add(FAMILY), length as usize - FAMILY) };
+        return local::path_in(path).map(Name::Path);
     }
     if (length as usize) < SOCKADDR_BYTES {
         return Err(EINVAL);
     }
     // SAFETY: the caller's structure has that many bytes.
     let bytes = unsafe { place.cast::<[u8; SOCKADDR_BYTES]>().read() };
-    Ok(Address::from_bytes(&bytes))
+    let (family, address) = Address::from_bytes(&bytes);
+    Ok(Name::Inet(family, address))
 }
 
 /// Stores as many of the bytes at `place` as fit, and their full number at `length`.
@@ -90,7 +107,7 @@ unsafe extern "C" fn socketpair(
     if place.is_null() {
         return errno::fail(EFAULT);
     }
-    done(calls::pair(domain, kind, protocol).map(|pair| {
+    done(pair::pair(domain, kind, protocol).map(|pair| {
         // SAFETY: the caller's place for two numbers.
         unsafe { place.cast::<[c_int; 2]>().write(pair) }
     }))
@@ -134,7 +151,7 @@ unsafe extern "C" fn accept4(
     descriptor::note_use(number);
     give(accepted.and_then(|(new, peer)| {
         // SAFETY: the same contract.
-        unsafe { store(address, length, &peer.to_bytes()) }?;
+        unsafe { name(new, peer, |paths| paths.peer, address, length) }?;
         Ok(new)
     }))
 }
@@ -145,46 +162,53 @@ unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Leng
     let address = unsafe { address_at(address, length) };
     let connected = points::interruptible(|| {
         socket::find(number)?;
-        calls::connect(number, address?)
+        calls::connect(number, address.as_ref().map_err(|error| *error)?)
     });
     descriptor::note_use(number);
     done(connected)
 }
 
-/// Stores an address of a socket. For an end of `socketpair`, stores only the family.
+/// Stores an address of a socket: that of a node, or for the family `AF_UNIX` the path that
+/// `path` takes.
 ///
 /// # Safety
 /// That of [`store`].
 unsafe fn name(
     number: c_int,
     address: Address,
+    path: impl FnOnce(Paths) -> Option<Arc<str>>,
     place: *mut c_void,
     length: *mut Length,
 ) -> Result<()> {
-    if place.is_null() {
-        return Err(EFAULT);
-    }
-    let family = AF_UNIX.to_le_bytes();
-    let bytes = address.to_bytes();
-    let bytes: &[u8] = if calls::is_pair(number) {
-        &family
-    } else {
-        &bytes
+    let Some(paths) = calls::paths_of(number) else {
+        // SAFETY: the same contract.
+        return unsafe { store(place, length, &address.to_bytes()) };
     };
+    let (bytes, count) = local::to_bytes(path(paths).as_deref());
     // SAFETY: the same contract.
-    unsafe { store(place, length, bytes) }
+    unsafe { store(place, length, &bytes[..count]) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getsockname(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
-    // SAFETY: the same contract.
-    done(calls::local(number).and_then(|address| unsafe { name(number, address, place, length) }))
+    done(calls::local(number).and_then(|address| {
+        if place.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the same contract.
+        unsafe { name(number, address, |paths| paths.own, place, length) }
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getpeername(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
-    // SAFETY: the same contract.
-    done(calls::peer(number).and_then(|address| unsafe { name(number, address, place, length) }))
+    done(calls::peer(number).and_then(|address| {
+        if place.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the same contract.
+        unsafe { name(number, address, |paths| paths.peer, place, length) }
+    }))
 }
 
 #[unsafe(no_mangle)]

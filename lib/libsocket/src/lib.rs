@@ -19,6 +19,7 @@ pub mod address;
 mod count;
 pub mod errors;
 pub mod hosts;
+pub mod local;
 pub mod packet;
 pub mod services;
 
@@ -55,7 +56,11 @@ mod options;
 #[cfg(target_os = "redox")]
 mod owners;
 #[cfg(target_os = "redox")]
+mod pair;
+#[cfg(target_os = "redox")]
 mod parts;
+#[cfg(target_os = "redox")]
+mod paths;
 #[cfg(target_os = "redox")]
 mod readiness;
 #[cfg(target_os = "redox")]

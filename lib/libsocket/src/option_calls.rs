@@ -6,11 +6,11 @@ use scif::raw;
 use syscall::error::{EINVAL, EISCONN, ENOPROTOOPT};
 
 use crate::Result;
+use crate::address::{AF_INET, AF_UNIX};
 use crate::options::{IPPROTO_TCP, SOL_SOCKET, int_of, number_bytes};
 use crate::socket::{Phase, Socket};
 use crate::transfers::{LEVEL, Transfers};
 
-const AF_INET: c_int = 2;
 const SOCK_STREAM: c_int = 1;
 const SOCK_SEQPACKET: c_int = 5;
 
@@ -56,6 +56,7 @@ fn set_of_transfers(number: usize, socket: &Socket, name: c_int, value: c_int) -
 /// `ENOPROTOOPT`; `ENOTCONN` for values that come from the peer of a Scheduled Transfer.
 pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
     let is_for_transfers = socket.transfers.is_some();
+    let is_unix = socket.state().is_unix;
     let value = match (level, name) {
         (LEVEL, name) if is_for_transfers => {
             socket.collect(number);
@@ -65,7 +66,9 @@ pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<
         (SOL_SOCKET, SO_TYPE) if is_for_transfers => SOCK_SEQPACKET,
         (SOL_SOCKET, SO_PROTOCOL) if is_for_transfers => LEVEL,
         (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
-        (SOL_SOCKET, SO_DOMAIN) => AF_INET,
+        (SOL_SOCKET, SO_DOMAIN) if is_unix => AF_UNIX.into(),
+        (SOL_SOCKET, SO_PROTOCOL) if is_unix => 0,
+        (SOL_SOCKET, SO_DOMAIN) => AF_INET.into(),
         (SOL_SOCKET, SO_PROTOCOL) => IPPROTO_TCP,
         (SOL_SOCKET, SO_ERROR) => {
             socket.collect(number);

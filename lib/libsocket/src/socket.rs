@@ -25,8 +25,10 @@ use syscall::error::{EALREADY, EBADF, EINPROGRESS, EISCONN, ENOTCONN, ENOTSOCK};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use crate::greeting::Greeting;
+use crate::local::PORTS;
 use crate::options::Options;
 use crate::owners::Owners;
+use crate::paths::Paths;
 use crate::settled::Settled;
 use crate::transfers::{self, Established, Transfers};
 use crate::{Result, errors};
@@ -54,8 +56,8 @@ pub struct State {
     pub bound: Option<u32>,
     /// Of a connection: it was made by 127.0.0.1, which is the address of both ends.
     pub is_local: bool,
-    /// It is an end of `socketpair`.
-    pub is_pair: bool,
+    /// Its family is `AF_UNIX`: it is an end of `socketpair`, or has a path.
+    pub is_unix: bool,
     /// Of a listener: how many connections may wait.
     pub backlog: usize,
     /// `SO_ERROR`: the error of a `connect` that did not wait; 0 if there is none.
@@ -147,6 +149,8 @@ pub struct Socket {
     is_nonblocking: AtomicBool,
     /// Its options.
     pub options: Mutex<Options>,
+    /// The paths in its addresses.
+    pub paths: Mutex<Paths>,
     /// Bytes that `MSG_PEEK` has taken from the ring and no receive has taken yet.
     pub peeked: Mutex<Vec<u8>>,
     /// Whether `MSG_PEEK` was ever used.
@@ -178,6 +182,7 @@ impl Socket {
             descriptors: AtomicUsize::new(0),
             is_nonblocking: AtomicBool::new(false),
             options: Mutex::default(),
+            paths: Mutex::default(),
             peeked: Mutex::default(),
             has_peeked: AtomicBool::new(false),
             knows_end: AtomicBool::new(false),
@@ -327,6 +332,7 @@ impl Socket {
         core::mem::forget(self.greetings.lock());
         core::mem::forget(self.peeked.lock());
         core::mem::forget(self.options.lock());
+        core::mem::forget(self.paths.lock());
         if let Some(transfers) = &self.transfers {
             core::mem::forget(transfers.lock());
         }
@@ -346,6 +352,7 @@ impl Socket {
             if let Some(transfers) = &self.transfers {
                 transfers.force_unlock();
             }
+            self.paths.force_unlock();
             self.options.force_unlock();
             self.peeked.force_unlock();
             self.greetings.force_unlock();
@@ -435,7 +442,9 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
         return Err(ENOTSOCK);
     }
     let mut socket = Socket::new(Place::new()?, index)?;
-    if raw::peer(index).is_ok() {
+    if let Ok(peer) = raw::peer(index) {
+        let is_unix = is_unix(index, peer);
+        socket.update(|state| state.is_unix = is_unix);
         socket = socket.connected(Options::default());
     }
     socket.set_nonblocking(flags & O_NONBLOCK != 0);
@@ -452,6 +461,15 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     }
     insert_in(&mut table, index, Arc::clone(&socket));
     Ok(socket)
+}
+
+/// Whether a connection that another program made is of the family `AF_UNIX`: both ends are on this
+/// node, and the one that listened has a port of that family.
+fn is_unix(index: usize, peer: PortId) -> bool {
+    raw::local(index).is_ok_and(|own| {
+        let ports = [own.port(), peer.port()];
+        own.node() == peer.node() && ports.iter().any(|port| PORTS.contains(port))
+    })
 }
 
 /// Records the socket of a descriptor. Returns its former socket if this was its last descriptor.

@@ -8,7 +8,8 @@ use syscall::error::{
     ENOTEMPTY, EPERM, Error, Result,
 };
 use syscall::flag::{
-    MODE_CHR, MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
+    MODE_CHR, MODE_DIR, MODE_FILE, MODE_SOCK, MODE_TYPE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL,
+    O_STAT, O_TRUNC,
 };
 
 use crate::data::{Data, Room};
@@ -66,6 +67,7 @@ impl FileSystem {
             gid: 0,
             linked: true,
             opened: 0,
+            is_socket: false,
             modified: 0,
         };
         FileSystem {
@@ -261,6 +263,7 @@ impl FileSystem {
             gid: user.gid,
             linked: true,
             opened: 0,
+            is_socket: false,
             modified: self.now,
         };
         self.entries_mut(directory)?.insert(name.into(), inode);
@@ -518,9 +521,12 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Changes the permission bits (owner and root only).
-    pub fn set_permissions(&mut self, inode: Inode, permissions: u16, user: User) -> Result<()> {
-        self.owned(inode, user)?.permissions = permissions & 0o7777;
+    /// Changes the permission bits (owner and root only). A mode of the type `MODE_SOCK` makes a
+    /// file the name of a socket for good; other types change nothing.
+    pub fn set_permissions(&mut self, inode: Inode, mode: u16, user: User) -> Result<()> {
+        let node = self.owned(inode, user)?;
+        node.permissions = mode & 0o7777;
+        node.is_socket |= mode & MODE_TYPE == MODE_SOCK && matches!(node.content, Content::File(_));
         Ok(())
     }
 
@@ -543,7 +549,10 @@ impl FileSystem {
     pub fn attributes(&self, inode: Inode) -> Result<Attributes> {
         let node = self.node(inode)?;
         let (kind, size, memory) = match &node.content {
-            Content::File(data) => (MODE_FILE, data.size(), data.memory()),
+            Content::File(data) => {
+                let kind = if node.is_socket { MODE_SOCK } else { MODE_FILE };
+                (kind, data.size(), data.memory())
+            }
             Content::Device(_) => (MODE_CHR, 0, 0),
             Content::Directory { .. } => (MODE_DIR, 0, 0),
         };
@@ -586,6 +595,23 @@ mod tests {
 
     fn fails<T>(result: Result<T>, errno: i32) {
         assert_eq!(result.err(), Some(Error::new(errno)));
+    }
+
+    #[test]
+    fn files_become_names_of_sockets_and_stay_so() {
+        let mut fs = fs();
+        let file = fs.open(ROOT, "tmp/s", NEW, GUEST).unwrap();
+        fs.set_permissions(file, MODE_FILE | 0o600, GUEST).unwrap();
+        assert_eq!(fs.attributes(file).unwrap().mode, MODE_FILE | 0o600);
+        fails(fs.set_permissions(file, MODE_SOCK | 0o777, OTHER), EPERM);
+        fs.set_permissions(file, MODE_SOCK | 0o755, GUEST).unwrap();
+        assert_eq!(fs.attributes(file).unwrap().mode, MODE_SOCK | 0o755);
+        fs.set_permissions(file, 0o700, GUEST).unwrap();
+        assert_eq!(fs.attributes(file).unwrap().mode, MODE_SOCK | 0o700);
+        let directory = fs.lookup(ROOT, "tmp", OWNER).unwrap();
+        fs.set_permissions(directory, MODE_SOCK | 0o1777, OWNER)
+            .unwrap();
+        assert_eq!(fs.attributes(directory).unwrap().mode, MODE_DIR | 0o1777);
     }
 
     #[test]

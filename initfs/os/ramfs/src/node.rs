@@ -63,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) gid: u32,
     pub(crate) linked: bool,
     pub(crate) opened: u32,
+    /// It is the name of a socket: its content says which one.
+    pub(crate) is_socket: bool,
     pub(crate) modified: u64,
 }
 

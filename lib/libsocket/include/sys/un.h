@@ -1,4 +1,4 @@
-/* Addresses of sockets within a machine: there are none, only socketpair. */
+/* Addresses of stream sockets within a node: paths of files, which bind makes. */
 #ifndef _SYS_UN_H
 #define _SYS_UN_H
 #include <sys/socket.h>

@@ -51,7 +51,7 @@ extern "C" fn umask(mask: c_uint) -> c_uint {
 }
 
 /// The mode of a file that is made with `mode`, without the bits of the mask.
-fn made_with(mode: c_uint) -> usize {
+pub fn made_with(mode: c_uint) -> usize {
     (mode & 0o7777 & !MASK.load(Ordering::Relaxed)) as usize
 }
 

@@ -239,4 +239,5 @@ mod wide_streams;
 mod words;
 
 #[cfg(target_os = "redox")]
+pub use files::made_with;
 pub use process::{configuration, host_name};

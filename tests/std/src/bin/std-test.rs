@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, Once, RwLock, mpsc};
@@ -37,6 +39,7 @@ fn main() {
         step("many threads start processes", processes_of_threads),
         step("sockets", sockets),
         step("sockets that do not wait", sockets_that_do_not_wait),
+        step("sockets with a path", sockets_with_a_path),
         step("messages of SCIF", messages),
         step("streams of SCIF", streams),
         step("memory", memory),
@@ -484,6 +487,52 @@ fn sockets_that_do_not_wait() {
         .unwrap();
     let late = served.read(&mut [0]).unwrap_err().kind();
     assert!(matches!(late, ErrorKind::WouldBlock | ErrorKind::TimedOut));
+}
+
+fn sockets_with_a_path() {
+    let path = std::path::Path::new("/tmp/std-test-socket");
+    let _ = fs::remove_file(path);
+    let absent = UnixStream::connect(path).unwrap_err().kind();
+    assert_eq!(absent, ErrorKind::NotFound);
+    let listener = UnixListener::bind(path).unwrap();
+    assert!(fs::metadata(path).unwrap().file_type().is_socket());
+    let used = UnixListener::bind(path).unwrap_err().kind();
+    assert_eq!(used, ErrorKind::AddrInUse);
+    assert_eq!(listener.local_addr().unwrap().as_pathname().unwrap(), path);
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    listener.set_nonblocking(false).unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, address) = listener.accept().unwrap();
+        assert!(address.is_unnamed());
+        assert_eq!(stream.local_addr().unwrap().as_pathname().unwrap(), path);
+        let mut copy = stream.try_clone().unwrap();
+        io::copy(&mut stream, &mut copy).unwrap()
+    });
+    let mut stream = UnixStream::connect(path).unwrap();
+    assert!(stream.local_addr().unwrap().is_unnamed());
+    assert_eq!(stream.peer_addr().unwrap().as_pathname().unwrap(), path);
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    stream.write_all(b"there and back").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "there and back");
+    assert_eq!(server.join().unwrap(), 14);
+    assert!(stream.take_error().unwrap().is_none());
+    // The listener has gone, its file has not.
+    let refused = UnixStream::connect(path).unwrap_err().kind();
+    assert_eq!(refused, ErrorKind::ConnectionRefused);
+    fs::remove_file(path).unwrap();
+    let (mut one, mut other) = UnixStream::pair().unwrap();
+    assert!(one.peer_addr().unwrap().is_unnamed());
+    one.write_all(b"pair").unwrap();
+    drop(one);
+    let mut received = Vec::new();
+    other.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"pair");
 }
 
 /// The library of SCIF in a program with the standard library.
