@@ -155,8 +155,7 @@ pub fn listen(epd: usize, backlog: i32) -> Result<()> {
     plain(epd, Call::Listen { backlog, flags: 0 }).map(|_| ())
 }
 
-/// [`listen`], after which the driver grants each request when it comes: connectors do not wait
-/// for [`accept`].
+/// [`listen`], after which requests are granted when they come, and do not wait for [`accept`].
 ///
 /// # Errors
 /// Those of [`listen`].

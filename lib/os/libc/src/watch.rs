@@ -547,23 +547,18 @@ fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_i
     }
 }
 
-/// These events, with POLLIN and POLLOUT for POLLRDNORM and POLLWRNORM: endpoints know the usual
-/// names only.
+/// How many bits POLLRDNORM and POLLWRNORM are above POLLIN and POLLOUT.
+const NORMAL: u32 = IN_NORMAL.trailing_zeros();
+
+/// These events, with the usual names for the others: endpoints know the usual ones only.
 fn with_usual(events: c_short) -> c_short {
-    let reads = if events & IN_NORMAL != 0 { IN } else { 0 };
-    let writes = if events & OUT_NORMAL != 0 { OUT } else { 0 };
-    events | reads | writes
+    events | (events & (IN_NORMAL | OUT_NORMAL)) >> NORMAL
 }
 
 /// What an endpoint is ready for, in the names in which it was asked.
 fn as_asked(found: c_short, events: c_short) -> c_short {
-    let reads = if found & IN != 0 { IN | IN_NORMAL } else { 0 };
-    let writes = if found & OUT != 0 {
-        OUT | OUT_NORMAL
-    } else {
-        0
-    };
-    found & !(IN | OUT) | events & (reads | writes)
+    let usual = found & (IN | OUT);
+    found & !usual | events & (usual | usual << NORMAL)
 }
 
 /// Finds the readiness of all entries that can be asked.
