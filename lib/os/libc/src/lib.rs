@@ -240,4 +240,5 @@ mod words;
 
 #[cfg(target_os = "redox")]
 pub use files::made_with;
+#[cfg(target_os = "redox")]
 pub use process::{configuration, host_name};
