@@ -12,6 +12,8 @@ use crate::limits::{Accounts, Kind};
 /// The lowest number of a queue pair that a library runs. The daemon runs those with lower
 /// numbers, which commands post to: the SCIF port in such a number is one that only root can bind.
 pub const FIRST_LIBRARY_QPN: u32 = 1024 << 8;
+/// The user who is not bound by what others hold.
+const ROOT: u32 = 0;
 /// The SCIF ports for protection domains of queue pairs that the daemon runs.
 const PORTS: core::ops::Range<u16> = 256..512;
 
@@ -130,12 +132,13 @@ impl Shared {
         }
     }
 
-    /// Counts a queue pair of a user as a member of a group.
+    /// Counts a queue pair of a user as a member of a group. Only their own limit holds for root,
+    /// so other users cannot keep root out.
     ///
     /// # Errors
     /// `ENOMEM`: there are too many memberships, or the user has too many.
     pub fn join(&mut self, uid: u32) -> Result<()> {
-        if self.accounts.total(Kind::Memberships) >= MAX_MEMBERSHIPS {
+        if uid != ROOT && self.accounts.total(Kind::Memberships) >= MAX_MEMBERSHIPS {
             return fail(ENOMEM);
         }
         self.accounts.charge(uid, Kind::Memberships, 1)

@@ -454,9 +454,18 @@ fn a_user_keeps_nobody_out_of_groups() {
         .collect();
     assert_eq!(results.last(), Some(&Err(ENOMEM)));
     assert_eq!(fixture.counter("memberships"), 1024);
+    // They keep other users out, but not root.
+    for (uid, result) in [(UID + 1, Err(ENOMEM)), (0, Ok(()))] {
+        fixture.context = fixture.device.open(Owner { pid: 10, uid }).unwrap();
+        assert!(fixture.give(GetContext, &get).is_ok());
+        let _: abi::AllocPdAnswer = fixture.ask(AllocPd, &abi::AllocPd::default());
+        let _: abi::CreateCqAnswer = fixture.ask(CreateCq, &create_cq());
+        let qp = datagram_pair(&mut fixture);
+        assert_eq!(join(&mut fixture, qp, 0), result, "{uid}");
+    }
     // What a context had is free when it is closed.
     fixture.device.close(first);
-    assert_eq!(fixture.counter("memberships"), 2);
+    assert_eq!(fixture.counter("memberships"), 3);
 }
 
 #[test]
