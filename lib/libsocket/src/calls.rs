@@ -351,9 +351,10 @@ fn address_of(end: PortId, is_local: bool) -> Address {
 /// `EOPNOTSUPP` listening, `ETIMEDOUT`.
 pub fn connect(number: c_int, name: &Name) -> Result<()> {
     let (index, socket) = socket::find(number)?;
-    match (name, socket.state().is_unix) {
-        (Name::Path(_), true) | (Name::Inet(AF_INET, _), false) => {}
-        (Name::Inet(..), true) => return Err(EINVAL),
+    let is_unix = socket.state().is_unix;
+    match name {
+        _ if is_unix => {}
+        Name::Inet(AF_INET, _) => {}
         _ => return Err(EAFNOSUPPORT),
     }
     let limit = socket.options.lock().send_limit;
@@ -383,6 +384,8 @@ pub fn connect(number: c_int, name: &Name) -> Result<()> {
             socket.paths.lock().peer = Some(path.as_str().into());
             (peer, false)
         }
+        // That the socket is connected comes first.
+        Name::Inet(..) if is_unix => return Err(EINVAL),
         Name::Inet(_, to) => {
             let node = address::node_of(to.host, node::own()).ok_or(ENETUNREACH)?;
             let is_local = to.host == address::ANY || address::is_loopback(to.host);

@@ -52,6 +52,10 @@ fn open(at: &str, flags: usize) -> Result<usize> {
 /// `EADDRINUSE`: something is there; `EOPNOTSUPP`: the file system holds no sockets; those of
 /// making a file, and those of `port`. No file remains.
 pub fn make(at: &str, port: impl FnOnce() -> Result<u16>) -> Result<()> {
+    // Not every scheme knows `O_EXCL`, and a device must not be opened for use.
+    if with_file(at, O_STAT, |_| Ok(())).is_ok() {
+        return Err(EADDRINUSE);
+    }
     let mode = skiff_libc::made_with(0o777);
     let file = open(at, O_CREAT | O_EXCL | O_RDWR | mode).map_err(|error| match error {
         EEXIST => EADDRINUSE,
