@@ -471,6 +471,15 @@ fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     })
 }
 
+/// Whether `exec` and `posix_spawn` pass the descriptor on, if it is open: a function of C has made
+/// it, or it is among those that came with the program (`is_given`) and has not been closed. All
+/// in one look, as another thread may open or close it meanwhile.
+pub fn is_inherited(number: usize, is_given: bool) -> bool {
+    let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
+    let is_first = is_given && known.turns == 0;
+    !known.close_on_exec && (known.ours || is_first)
+}
+
 /// Whether `exec` and `posix_spawn` close the descriptor.
 pub fn close_on_exec(number: usize) -> bool {
     TABLE.with(|table| table.get(number).is_some_and(|known| known.close_on_exec))

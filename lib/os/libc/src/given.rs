@@ -35,9 +35,7 @@ pub fn inherited() -> Vec<usize> {
     let given = GIVEN.with(|given| given.clone());
     let mut numbers = fd::open_numbers();
     numbers.retain(|number| {
-        let is_own = own::is_own(*number as c_int);
-        let is_known = descriptor::is_ours(*number) || given.contains(number);
-        !descriptor::close_on_exec(*number) && !is_own && is_known
+        descriptor::is_inherited(*number, given.contains(number)) && !own::is_own(*number as c_int)
     });
     numbers
 }

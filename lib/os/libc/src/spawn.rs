@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int, c_short, c_uint, c_void};
 
 use runtime::process::{Command, Stdio};
-use runtime::{Error, Result, fd};
+use runtime::{Error, Result, fd, thread};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{
@@ -431,11 +431,32 @@ unsafe fn replace(
     if program.is_null() {
         return errno::fail(EFAULT);
     }
+    for _ in 0..TRIES {
+        // SAFETY: the same contract.
+        let error = unsafe { replace_once(program, arguments, variables) };
+        if error != EBADF {
+            return errno::fail(error);
+        }
+        // Another thread has closed a descriptor that was to be passed on.
+        thread::yield_now();
+    }
+    errno::fail(EBADF)
+}
+
+/// How often a program is begun again whose descriptors change meanwhile.
+const TRIES: usize = 100;
+
+/// Replaces the program. Returns the error number if that fails.
+unsafe fn replace_once(
+    program: *const c_char,
+    arguments: *const *mut c_char,
+    variables: Option<*const *mut c_char>,
+) -> c_int {
     // SAFETY: the caller's string and vectors.
     let command = unsafe {
         let program = String::from_utf8_lossy(strings::bytes(program));
         if let Err(error) = slashes::can_be_run(&program) {
-            return errno::fail(error.errno);
+            return error.errno;
         }
         let variables = match variables {
             Some(vector) => texts(vector),
@@ -453,7 +474,7 @@ unsafe fn replace(
     };
     // SAFETY: the function takes the structure, which lives across the call.
     unsafe { skiff_socket_exec(exec_command, (&raw mut exec).cast()) };
-    errno::fail(exec.error.map_or(EIO, |error| error.errno))
+    exec.error.map_or(EIO, |error| error.errno)
 }
 
 /// The program to replace the process, and the error if that fails.
